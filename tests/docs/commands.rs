@@ -254,6 +254,7 @@ chapters! {
     the_commands_of_single_pools_run: "docs/single-pools.md",
     the_commands_of_weight_run: "docs/weight.md",
     the_commands_of_access_run: "docs/access.md",
+    the_commands_of_namespaces_run: "docs/namespaces.md",
     the_commands_of_scheduling_run: "docs/scheduling.md",
     the_commands_of_batches_run: "docs/batches.md",
     the_commands_of_rollouts_run: "docs/rollouts.md",

@@ -31,6 +31,7 @@ mod logs;
 mod managers;
 mod metrics;
 mod mixed;
+mod namespaces;
 mod operating;
 mod own_kinds;
 mod pausing_pools;

@@ -13,6 +13,9 @@ pub struct NewToken {
     pub name: String,
     /// What it permits: `viewer`, `operator`, `admin`, or a role that was defined.
     pub role: String,
+    /// The namespace to which it restricts the rights of its role; absent: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// How long it is valid, for example `90d`; 90 days by default, at most `auth.token_ttl_max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<String>,
@@ -36,6 +39,9 @@ pub struct Token {
     pub id: String,
     pub name: String,
     pub role: String,
+    /// The namespace to which it restricts the rights of its role; null: it does not.
+    #[serde(default)]
+    pub namespace: Option<String>,
     /// `created` by a user, or the `session` of a console.
     pub origin: String,
     #[schema(value_type = String, format = DateTime)]
@@ -61,6 +67,9 @@ pub struct CreatedToken {
     pub id: String,
     pub name: String,
     pub role: String,
+    /// The namespace to which it restricts the rights of its role; null: it does not.
+    #[serde(default)]
+    pub namespace: Option<String>,
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Timestamp,
     /// Until when the secret before this one is valid; null if there is none.
@@ -81,6 +90,7 @@ impl Token {
             id: token.id.to_string(),
             name: token.principal().to_owned(),
             role: token.role.to_string(),
+            namespace: token.namespace.as_ref().map(ToString::to_string),
             origin: origin.to_owned(),
             created_at: token.created_at,
             created_by: token.created_by.clone(),
@@ -92,11 +102,14 @@ impl Token {
     }
 }
 
-/// Verbs on some pools and kinds.
+/// Verbs on some namespaces, pools and kinds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RoleGrant {
     /// `resource:action`, `resource:*`, `*:action` or `*`.
     pub verbs: Vec<String>,
+    /// Absent: every namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<String>>,
     /// Absent: every pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<String>>,
@@ -126,6 +139,7 @@ impl From<access::Role> for Role {
         let text = |all: Vec<_>| all.into_iter().map(String::from).collect();
         let grants = role.grants.into_iter().map(|grant| RoleGrant {
             verbs: grant.verbs,
+            namespaces: grant.namespaces.map(|all| all.into_iter().map(String::from).collect()),
             pools: grant.pools.map(text),
             kinds: grant.kinds.map(|all| all.into_iter().map(String::from).collect()),
         });
@@ -144,6 +158,9 @@ pub struct Whoami {
     pub authentication: bool,
     pub name: Option<String>,
     pub role: Option<String>,
+    /// The namespace to which its rights are restricted, which names in its requests mean; null: several, or any.
+    #[serde(default)]
+    pub namespace: Option<String>,
     /// The id of the token or session; null for the bootstrap token, a client certificate and a token of the identity
     /// provider.
     pub token: Option<String>,

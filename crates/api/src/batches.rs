@@ -18,6 +18,9 @@ pub struct NewBatch {
     /// 1 to 120 of `A-Z a-z 0-9 . _ -`; generated if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The namespace of the batch and its members; `default` if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// What all members have in common. The members of each observer are merged into it (RFC 7396).
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object, required = false)]
@@ -38,6 +41,10 @@ pub struct NewBatch {
 pub struct Batch {
     pub id: Uuid,
     pub name: String,
+    /// The namespace of the batch and its members.
+    #[serde(default = "crate::observer::default_namespace")]
+    #[schema(example = "default")]
+    pub namespace: String,
     /// `Creating`, `Incomplete`, `Running`, `Completed`, `Cancelling`, `Cancelled` or `Deleting`.
     #[schema(value_type = String, example = "Running")]
     pub state: BatchState,
@@ -80,6 +87,7 @@ impl Batch {
             rate_per_minute: it.rate(settled, now).map(|rate| (rate * 10.0).round() / 10.0),
             time_left: it.time_left(settled, now),
             name: it.name.into(),
+            namespace: it.namespace.into(),
             state: it.state,
             reason: it.reason.unwrap_or_default(),
             members: it.total,

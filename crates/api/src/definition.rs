@@ -11,6 +11,8 @@ use utoipa::ToSchema;
 pub struct NewObserver {
     /// 1 to 128 of `A-Z a-z 0-9 . _ -`; generated if missing.
     name: Option<String>,
+    /// 1 to 63 of `a-z 0-9 -`. If missing, the query names it; otherwise it is the namespace of the token, or `default`.
+    namespace: Option<String>,
     kind: String,
     /// The arguments of its kind; at most 64 KiB.
     spec: Option<Value>,
@@ -58,6 +60,8 @@ pub struct NewObserver {
 pub struct ObserverPatch {
     /// Its present name: a name cannot change.
     name: Option<String>,
+    /// Its present namespace: a namespace cannot change.
+    namespace: Option<String>,
     kind: Option<String>,
     /// Merged member by member if it is an object.
     spec: Option<Value>,

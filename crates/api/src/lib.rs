@@ -6,6 +6,7 @@ mod definition;
 mod history;
 mod limits;
 mod logs;
+mod namespaces;
 mod observer;
 mod operations;
 mod rate;
@@ -26,6 +27,7 @@ pub use self::definition::{
 pub use self::history::{Event, EventBurst, LogRequester, ObserverResult, Run};
 pub use self::limits::{Limit, LimitSettings, LimitUsers};
 pub use self::logs::{LogLine, LogNote, Logs};
+pub use self::namespaces::{Namespace, NamespaceSettings, QuotaUse, Quotas};
 pub use self::observer::{Desired, Observer, Outcome, Outcomes};
 pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};
 pub use self::rate::{Rate, RateSettings};
@@ -79,6 +81,10 @@ pub struct ProblemBody {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<MemberError>)]
     pub errors: Vec<FieldError>,
+    /// The quota of a namespace that refuses the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub quota: Option<QuotaUse>,
     /// The id of the request, as in the header `X-Request-Id` of the response. A client may send one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,

@@ -2,6 +2,7 @@
 
 use super::{Execution, ProblemBody, RetryPolicy, RunSchedule, RunWindows, ServiceName};
 use everwatch_core::clock::{Timestamp, show};
+use everwatch_core::id::Namespace;
 use everwatch_core::observer::definition::{OnFull, Overlap, one};
 use everwatch_core::observer::retry::Retry;
 use everwatch_core::observer::schedule::Schedule;
@@ -60,6 +61,10 @@ pub struct Waiting {
 pub struct Observer {
     pub id: Uuid,
     pub name: String,
+    /// The part of the deployment that it belongs to. Names are unique within one.
+    #[serde(default = "default_namespace")]
+    #[schema(example = "default")]
+    pub namespace: String,
     pub kind: String,
     pub spec: Value,
     pub pool: String,
@@ -158,6 +163,10 @@ pub struct Observer {
     pub started_at: Option<Timestamp>,
 }
 
+pub(crate) fn default_namespace() -> String {
+    Namespace::default().into()
+}
+
 impl Observer {
     /// Adds its place in the backlog of its pool, with `ahead` observers before it.
     pub fn set_place(&mut self, ahead: u64, of: u64) {
@@ -194,6 +203,7 @@ impl Observer {
         Self {
             id: row.id.0,
             name: row.definition.name.to_string(),
+            namespace: row.definition.namespace.to_string(),
             kind: row.definition.kind.to_string(),
             spec: row.definition.spec.clone(),
             pool: row.definition.pool.to_string(),
@@ -218,7 +228,13 @@ impl Observer {
             on_full: row.definition.on_full,
             priority: row.definition.priority,
             weight: row.definition.weight,
-            limits: row.definition.limits.iter().map(ToString::to_string).collect(),
+            limits: row
+                .definition
+                .limits
+                .iter()
+                .filter(|key| !key.is_of_namespace())
+                .map(ToString::to_string)
+                .collect(),
             start_at: row.definition.start_at,
             finish_at: row.definition.finish_at,
             windows: row.definition.windows.clone(),

@@ -7,6 +7,7 @@ mod conformance;
 mod fleet;
 mod limit;
 mod logs;
+mod namespace;
 mod new;
 mod observer;
 mod rate;
@@ -23,6 +24,7 @@ pub(crate) use conformance::Conformance;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
 pub(crate) use limit::Limit;
 pub(crate) use logs::{LogOutput, Logs};
+pub(crate) use namespace::{Namespace, Within};
 pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
 pub(crate) use rate::Rate;
@@ -76,6 +78,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) within: Within,
+    #[command(flatten)]
     pub(crate) tls: TlsFiles,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -124,6 +128,9 @@ pub(crate) enum Command {
     /// Set, show and delete rates
     #[command(subcommand)]
     Rate(Rate),
+    /// Manage namespaces: the parts of a deployment, with their quotas and pools
+    #[command(subcommand)]
+    Namespace(Namespace),
     /// Store a token for a manager, and use this manager from now on
     #[command(after_help = Login::EXAMPLES)]
     Login(Login),

@@ -17,6 +17,8 @@ use std::time::Duration;
 pub(crate) struct Client {
     server: String,
     token: Option<String>,
+    /// The namespace of names in requests; `None`: what the manager assumes.
+    namespace: Option<String>,
     http: reqwest::Client,
 }
 
@@ -42,7 +44,26 @@ impl Client {
             .map_err(Failure::Usage)?
             .timeout(Duration::from_secs(90))
             .build()?;
-        Ok(Self { server: server.trim_end_matches('/').to_owned(), token, http })
+        let namespace = namespace_for(server)?;
+        Ok(Self { server: server.trim_end_matches('/').to_owned(), token, namespace, http })
+    }
+
+    /// The namespace that the command line, the environment or the context names.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// The URL of this path, with the namespace if the path concerns observers or batches and names none.
+    fn url(&self, path: &str) -> String {
+        let concerns = path.starts_with("/v1/observers") || path.starts_with("/v1/batches");
+        let named = path.contains("?namespace=") || path.contains("&namespace=");
+        match self.namespace.as_deref().filter(|_| concerns && !named) {
+            Some(namespace) => {
+                let separator = if path.contains('?') { '&' } else { '?' };
+                format!("{}{path}{separator}namespace={}", self.server, Self::part(namespace))
+            }
+            None => format!("{}{path}", self.server),
+        }
     }
 
     /// Escapes a name for use in a path.
@@ -112,7 +133,7 @@ impl Client {
         body: Option<&Value>,
         key: Option<&str>,
     ) -> anyhow::Result<String> {
-        let mut request = self.http.request(method, format!("{}{path}", self.server));
+        let mut request = self.http.request(method, self.url(path));
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
@@ -131,7 +152,7 @@ impl Client {
     pub(crate) async fn follow(&self, path: &str, after: Option<i64>) -> anyhow::Result<reqwest::Response> {
         let http = trusting(builder(self.token.as_deref())?).map_err(Failure::Usage)?;
         let http = http.connect_timeout(Duration::from_secs(10)).build()?;
-        let mut request = http.get(format!("{}{path}", self.server)).header("accept", "text/event-stream");
+        let mut request = http.get(self.url(path)).header("accept", "text/event-stream");
         if let Some(after) = after {
             request = request.header("last-event-id", after);
         }
@@ -164,6 +185,21 @@ static TOKEN_FILE: OnceLock<PathBuf> = OnceLock::new();
 /// Reads the token from this file.
 pub(crate) fn use_token_file(file: PathBuf) {
     let _already_set = TOKEN_FILE.set(file);
+}
+
+/// The namespace that the command line names.
+static NAMESPACE: OnceLock<String> = OnceLock::new();
+
+/// Uses this namespace instead of that of the context.
+pub(crate) fn use_namespace(namespace: String) {
+    let _already_set = NAMESPACE.set(namespace);
+}
+
+fn namespace_for(server: &str) -> anyhow::Result<Option<String>> {
+    match NAMESPACE.get() {
+        Some(namespace) => Ok(Some(namespace.clone())),
+        None => Ok(Contexts::load()?.namespace_for(server.trim_end_matches('/'))),
+    }
 }
 
 /// The token for this manager, if there is one: of the environment, of a file, or of the contexts.

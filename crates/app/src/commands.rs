@@ -16,6 +16,7 @@ mod limit;
 mod logs;
 mod man;
 mod migrate;
+mod namespace;
 mod new;
 mod observer;
 mod operations;
@@ -41,6 +42,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         client::use_token_file(file);
     }
     trust::use_files(cli.tls);
+    if let Some(namespace) = cli.within.namespace.filter(|name| !name.is_empty()) {
+        client::use_namespace(namespace);
+    }
     let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
         Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
@@ -69,6 +73,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::SafeMode(verb) => server().and_then(|server| operations::safe_mode(&server, verb)),
         Command::Limit(verb) => server().and_then(|server| limit::limit(&server, verb)),
         Command::Pool(verb) => server().and_then(|server| operations::pools(&server, verb)),
+        Command::Namespace(verb) => server().and_then(|server| namespace::run(&server, verb)),
         Command::Rate(verb) => server().and_then(|server| rate::run(&server, verb)),
         Command::Login(arguments) => server().and_then(|server| access::login(&server, arguments)),
         Command::Logout => server().and_then(|server| access::logout(&server)),

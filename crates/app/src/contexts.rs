@@ -15,6 +15,8 @@ pub(crate) struct Known {
     pub(crate) server: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
 }
 
 /// The file.
@@ -65,6 +67,11 @@ impl Contexts {
     /// The context that is used now.
     pub(crate) fn current(&self) -> Option<&Known> {
         self.contexts.get(self.current.as_ref()?)
+    }
+
+    /// The namespace of the current context, if it is this manager's.
+    pub(crate) fn namespace_for(&self, server: &str) -> Option<String> {
+        self.current().filter(|known| known.server == server).and_then(|known| known.namespace.clone())
     }
 
     /// The token for this manager. No other manager gets it.

@@ -14,8 +14,8 @@ pub(crate) use describe::{
 };
 pub(crate) use table::{Column, Lines, Tone, View, cut};
 pub(crate) use views::{
-    AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, LIMITS, MEMBERS, OBSERVERS, PARKED, POOLS, RATES,
-    REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
+    AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, LIMITS, MEMBERS, NAMESPACES, OBSERVERS, PARKED, POOLS,
+    RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
 };
 
 use crate::item::Item;

@@ -12,7 +12,7 @@ pub use pace::{RATE_OVER, Sample};
 pub use step::{Todo, beyond, step, todo};
 
 use crate::clock::Timestamp;
-use crate::id::{BatchId, LimitKey, Name};
+use crate::id::{BatchId, LimitKey, Name, Namespace};
 use crate::record::events::EventKind;
 use crate::record::status::Status;
 use crate::wire::batch::BatchCompleted;
@@ -120,6 +120,9 @@ pub struct Batch {
     #[serde(skip, default = "zero")]
     pub touched_at: Timestamp,
     pub name: Name,
+    /// That of its members.
+    #[serde(default, skip_serializing_if = "Namespace::is_default")]
+    pub namespace: Namespace,
     /// The number of its members, once all exist.
     pub total: u32,
     /// The most members that run at once; `None`: no limit of the batch.
@@ -169,6 +172,12 @@ impl Batch {
     #[must_use]
     pub fn is_open(&self) -> bool {
         !self.state.is_over() || !self.outbox.is_empty()
+    }
+
+    /// A text that no other batch that is not over has: its name, qualified by its namespace.
+    #[must_use]
+    pub fn name_key(&self) -> String {
+        self.namespace.qualify(&self.name)
     }
 
     /// The key that its members count towards, if it limits them.

@@ -7,6 +7,7 @@ pub mod create_admission;
 pub mod kind_offer;
 pub mod limits;
 pub mod maintenance;
+pub mod namespace;
 pub mod placement;
 pub mod preemption;
 pub mod rate;

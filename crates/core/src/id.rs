@@ -113,6 +113,7 @@ const NAME_RULE: &str =
 const POOL_RULE: &str = "1 to 64 of a-z 0-9 -";
 const LIMIT_KEY_RULE: &str = "1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit";
 const LIMIT_PATTERN_RULE: &str = "a key of 1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit, or the beginning of keys and a * behind it";
+const NAMESPACE_RULE: &str = "1 to 63 of a-z 0-9 -, starting and ending with a letter or digit";
 const KIND_RULE: &str = "1 to 64 of a-z 0-9 . _ -, starting with a letter or digit";
 
 fn check_name(text: &str) -> Result<(), &'static str> {
@@ -126,9 +127,14 @@ fn check_name(text: &str) -> Result<(), &'static str> {
 
 /// What the limit of a batch begins with; no key of a user contains a colon.
 const BATCH_KEY: &str = "batch:";
+/// What the limit of a namespace begins with.
+const NAMESPACE_KEY: &str = "namespace:";
 
 fn check_limit_key(text: &str) -> Result<(), &'static str> {
     if text.strip_prefix(BATCH_KEY).is_some_and(|id| Uuid::parse_str(id).is_ok()) {
+        return Ok(());
+    }
+    if text.strip_prefix(NAMESPACE_KEY).is_some_and(|name| check_namespace(name).is_ok()) {
         return Ok(());
     }
     let legal = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
@@ -140,7 +146,24 @@ fn check_limit_key(text: &str) -> Result<(), &'static str> {
 }
 
 fn check_limit_pattern(text: &str) -> Result<(), &'static str> {
-    check_limit_key(text.strip_suffix('*').unwrap_or(text)).map_err(|_| LIMIT_PATTERN_RULE)
+    // No pattern covers the keys of several batches or namespaces.
+    match text.strip_suffix('*') {
+        Some(start) if start.contains(':') => Err(LIMIT_PATTERN_RULE),
+        start => check_limit_key(start.unwrap_or(text)).map_err(|_| LIMIT_PATTERN_RULE),
+    }
+}
+
+fn check_namespace(text: &str) -> Result<(), &'static str> {
+    let legal = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    if text.is_empty()
+        || text.len() > 63
+        || !text.bytes().all(legal)
+        || text.starts_with('-')
+        || text.ends_with('-')
+    {
+        return Err(NAMESPACE_RULE);
+    }
+    Ok(())
 }
 
 fn check_pool(text: &str) -> Result<(), &'static str> {
@@ -163,7 +186,7 @@ fn check_kind(text: &str) -> Result<(), &'static str> {
 checked_name!(
     Name,
     "name",
-    "The name of an observer or of a service: unique among live observers.",
+    "The name of an observer or of a service: unique among the live observers of a namespace.",
     check_name
 );
 checked_name!(
@@ -179,6 +202,12 @@ checked_name!(
     check_limit_pattern
 );
 checked_name!(Pool, "pool", "A named work queue.", check_pool);
+checked_name!(
+    Namespace,
+    "namespace",
+    "The part of a deployment that an observer belongs to. Names of observers are unique within one.",
+    check_namespace
+);
 checked_name!(Kind, "kind", "What code an observer runs.", check_kind);
 checked_name!(RateKey, "rate", "The key of a rate.", check_name);
 
@@ -189,10 +218,28 @@ impl LimitKey {
         Self(format!("{BATCH_KEY}{batch}").into())
     }
 
+    /// The key that the observers of this namespace count towards. Those of the default namespace count towards none.
+    #[must_use]
+    pub fn of_namespace(namespace: &Namespace) -> Option<Self> {
+        (!namespace.is_default()).then(|| Self(format!("{NAMESPACE_KEY}{namespace}").into()))
+    }
+
     /// Whether it is the key of a batch: only its batch sets it.
     #[must_use]
     pub fn is_of_batch(&self) -> bool {
         self.0.starts_with(BATCH_KEY)
+    }
+
+    /// Whether it is the key of a namespace: only its namespace sets it.
+    #[must_use]
+    pub fn is_of_namespace(&self) -> bool {
+        self.0.starts_with(NAMESPACE_KEY)
+    }
+
+    /// Whether it is the key of a batch or a namespace: users neither add nor remove it.
+    #[must_use]
+    pub fn is_implied(&self) -> bool {
+        self.is_of_batch() || self.is_of_namespace()
     }
 }
 
@@ -209,6 +256,12 @@ impl LimitPattern {
         self.0.starts_with(BATCH_KEY)
     }
 
+    /// Whether it is the key of a namespace: only its namespace sets it.
+    #[must_use]
+    pub fn is_of_namespace(&self) -> bool {
+        self.0.starts_with(NAMESPACE_KEY)
+    }
+
     /// What its keys begin with; `None` if it is one key.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
@@ -219,6 +272,27 @@ impl LimitPattern {
     #[must_use]
     pub fn covers(&self, key: &LimitKey) -> bool {
         self.prefix().map_or(*self.0 == *key.0, |prefix| key.0.starts_with(prefix))
+    }
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
+impl Namespace {
+    /// Whether it is the one that every deployment has. Rows and messages without a namespace belong to it.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        &*self.0 == "default"
+    }
+
+    /// A text that no other namespace and name together have: in the default namespace, the name itself.
+    #[must_use]
+    pub fn qualify(&self, name: &Name) -> String {
+        // No namespace and no name contains a slash.
+        if self.is_default() { name.to_string() } else { format!("{self}/{name}") }
     }
 }
 
@@ -233,16 +307,19 @@ impl Default for Pool {
 pub enum ObserverRef {
     /// By id.
     Id(ObserverId),
-    /// By name.
-    Name(Name),
+    /// By name, in a namespace.
+    Name(Namespace, Name),
 }
 
-impl FromStr for ObserverRef {
-    type Err = InvalidName;
-    fn from_str(text: &str) -> Result<Self, InvalidName> {
+impl ObserverRef {
+    /// Reads an id, or a name in this namespace.
+    ///
+    /// # Errors
+    /// If the text is neither.
+    pub fn parse(text: &str, namespace: &Namespace) -> Result<Self, InvalidName> {
         match Uuid::parse_str(text) {
             Ok(id) => Ok(Self::Id(ObserverId(id))),
-            Err(_) => Name::new(text).map(Self::Name),
+            Err(_) => Name::new(text).map(|name| Self::Name(namespace.clone(), name)),
         }
     }
 }
@@ -271,16 +348,19 @@ impl FromStr for RolloutRef {
 pub enum BatchRef {
     /// By id.
     Id(BatchId),
-    /// By name.
-    Name(Name),
+    /// By name, in a namespace.
+    Name(Namespace, Name),
 }
 
-impl FromStr for BatchRef {
-    type Err = InvalidName;
-    fn from_str(text: &str) -> Result<Self, InvalidName> {
+impl BatchRef {
+    /// Reads an id, or a name in this namespace.
+    ///
+    /// # Errors
+    /// If the text is neither.
+    pub fn parse(text: &str, namespace: &Namespace) -> Result<Self, InvalidName> {
         match Uuid::parse_str(text) {
             Ok(id) => Ok(Self::Id(BatchId(id))),
-            Err(_) => Name::new(text).map(Self::Name),
+            Err(_) => Name::new(text).map(|name| Self::Name(namespace.clone(), name)),
         }
     }
 }
@@ -334,7 +414,25 @@ mod tests {
     #[test]
     fn a_reference_is_an_id_or_a_name() {
         let id = Uuid::from_u128(7);
-        assert_eq!(id.to_string().parse(), Ok(ObserverRef::Id(ObserverId(id))));
-        assert_eq!("web-1".parse(), Ok(ObserverRef::Name(Name::new("web-1").unwrap())));
+        let namespace = Namespace::new("team-a").unwrap();
+        let read = |text: &str| ObserverRef::parse(text, &namespace);
+        assert_eq!(read(&id.to_string()), Ok(ObserverRef::Id(ObserverId(id))));
+        assert_eq!(read("web-1"), Ok(ObserverRef::Name(namespace.clone(), Name::new("web-1").unwrap())));
+    }
+
+    #[test]
+    fn names_of_two_namespaces_differ() {
+        let (name, namespace) = (Name::new("web").unwrap(), Namespace::new("team-a").unwrap());
+        assert_eq!(
+            (namespace.qualify(&name), Namespace::default().qualify(&name)),
+            ("team-a/web".into(), "web".into())
+        );
+        for bad in ["", "-a", "a-", "A", "a/b", "a.b", &"x".repeat(64)] {
+            assert!(Namespace::new(bad).is_err(), "{bad}");
+        }
+        let key = LimitKey::of_namespace(&namespace).unwrap();
+        assert!(key.is_of_namespace() && key.is_implied() && LimitKey::new(key.as_str()) == Ok(key.clone()));
+        assert!(LimitPattern::from(key).is_of_namespace() && LimitPattern::new("namespace:team*").is_err());
+        assert_eq!(LimitKey::of_namespace(&Namespace::default()), None);
     }
 }

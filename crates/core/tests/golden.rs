@@ -5,7 +5,9 @@
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::{BatchId, Kind, ManagerId, Name, ObserverId, Pool, RateKey, RepliesId, ServiceId};
+use everwatch_core::id::{
+    BatchId, Kind, ManagerId, Name, Namespace, ObserverId, Pool, RateKey, RepliesId, ServiceId,
+};
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::wire::batch::{BatchCompleted, BatchMessage};
 use everwatch_core::wire::checkpoint::{
@@ -373,6 +375,7 @@ fn messages_about_batches() {
     let completed = BatchCompleted {
         batch: BatchId(Uuid::from_u128(0xf)),
         name: Name::new("reports").unwrap(),
+        namespace: Namespace::default(),
         completion: 2,
         members: 400,
         counts: [("Completed".to_owned(), 397), ("Failed".to_owned(), 3)].into(),

@@ -60,7 +60,7 @@ const drawAll = ({ items, total }, context) => [
 
 const named = (title, them, total, none) => h("section", { class: "panel", key: title },
   h("header", { class: "row" }, h("h2", {}, title), h("span", { class: "fine" }, number(total))),
-  them.length === 0 ? h("p", { class: "fine" }, none) : h("ol", { class: "names" }, them.map((it) => h("li", { key: it.id }, h("a", { href: `#/observers/${encodeURIComponent(it.name)}` }, it.name)))),
+  them.length === 0 ? h("p", { class: "fine" }, none) : h("ol", { class: "names" }, them.map((it) => h("li", { key: it.id }, h("a", { href: `#/observers/${encodeURIComponent(it.id)}` }, it.name)))),
   total > them.length && them.length > 0 ? h("p", { class: "fine" }, `The first ${number(them.length)}.`) : null);
 
 const drawOne = (it, context) => [

@@ -36,6 +36,7 @@ function facts(it) {
   const labels = Object.entries(it.labels);
   const all = [
     ["Kind", it.kind],
+    it.namespace === "default" ? null : ["Namespace", it.namespace],
     ["Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)],
     ["Service", it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : "none"],
     [it.status === "Processing" ? "Running since" : "Last started", time(it.started_at)],

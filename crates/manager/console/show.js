@@ -68,7 +68,7 @@ export function bar(part, whole, label) {
 /** Who asked for it: the name that was given, else the address. */
 export const asker = (by) => by ? h("span", { title: [by.who, by.from, by.with].filter(Boolean).join(" · ") }, by.who ?? by.from ?? "unknown") : "";
 
-export const observerLink = (it) => h("a", { href: `#/observers/${encodeURIComponent(it.id)}` }, it.name);
+export const observerLink = (it) => h("a", { href: `#/observers/${encodeURIComponent(it.id)}` }, it.namespace && it.namespace !== "default" ? `${it.namespace}/${it.name}` : it.name);
 
 export function empty(title, text, ...actions) {
   return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions.length ? h("p", { class: "row" }, ...actions) : null);

@@ -24,6 +24,7 @@ mod logs;
 mod lookup;
 mod maintenance;
 pub(crate) mod metrics;
+mod namespaces;
 mod observers;
 mod ops;
 mod pagination;
@@ -153,6 +154,8 @@ static API: LazyLock<Api> = LazyLock::new(|| {
         .routes(routes!(services::pool, services::set_pool))
         .routes(routes!(limits::list))
         .routes(routes!(limits::read, limits::put, limits::delete))
+        .routes(routes!(namespaces::list))
+        .routes(routes!(namespaces::read, namespaces::put, namespaces::delete))
         .routes(routes!(rates::list))
         .routes(routes!(rates::read, rates::set, rates::delete))
         .routes(routes!(events::list))

@@ -7,6 +7,7 @@ pub(crate) mod log_capture;
 pub(crate) mod logs;
 pub(crate) mod mask;
 pub(crate) mod measures;
+mod namespace;
 pub(crate) mod observer;
 pub(crate) mod permits;
 pub(crate) mod poll_clock;

@@ -25,6 +25,8 @@ use uuid::Uuid;
 pub(crate) struct WantedColumns {
     pub(crate) id: Uuid,
     pub(crate) name: String,
+    pub(crate) namespace: String,
+    /// The name, qualified by the namespace, while it is taken.
     pub(crate) name_key: Option<String>,
     pub(crate) kind: String,
     pub(crate) pool: String,
@@ -85,11 +87,11 @@ pub(crate) struct ServiceColumns {
 
 impl WantedColumns {
     pub(crate) fn of(row: &Row) -> Result<Self, StoreError> {
-        let name = row.definition.name.to_string();
         Ok(Self {
             id: row.id.0,
-            name_key: holds_name(row).then(|| name.clone()),
-            name,
+            name_key: holds_name(row).then(|| row.definition.name_key()),
+            name: row.definition.name.to_string(),
+            namespace: row.definition.namespace.to_string(),
             kind: row.definition.kind.to_string(),
             pool: row.definition.pool.to_string(),
             created_at: row.created_at.0,

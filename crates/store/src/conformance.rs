@@ -13,6 +13,7 @@ mod events;
 mod fresh;
 mod limits;
 mod listing;
+mod namespaces;
 mod notes;
 mod rates;
 mod rollouts;
@@ -30,6 +31,7 @@ pub use events::*;
 pub use fresh::*;
 pub use limits::*;
 pub use listing::*;
+pub use namespaces::*;
 pub use notes::*;
 pub use rates::*;
 pub use rollouts::*;
@@ -41,7 +43,7 @@ use crate::port::{Change, Created, Store, StoreError};
 use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
-use everwatch_core::id::{Name, ObserverId, ObserverRef, ServiceId};
+use everwatch_core::id::{Name, Namespace, ObserverId, ObserverRef, ServiceId};
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
@@ -66,7 +68,7 @@ fn name(text: &str) -> Name {
 }
 
 fn named(text: &str) -> ObserverRef {
-    ObserverRef::Name(name(text))
+    ObserverRef::Name(Namespace::default(), name(text))
 }
 
 /// An observer of this body whose message is in its queue, so that its create needs no free slot; created at `NOW` plus

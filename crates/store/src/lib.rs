@@ -11,6 +11,7 @@ mod events;
 mod limit_uses;
 mod listing;
 mod memory;
+mod namespaces;
 pub mod port;
 mod postgres;
 mod rates;

@@ -52,6 +52,7 @@ pub(crate) use effective_reason;
 pub(crate) struct Parameters {
     pub(crate) status: Vec<&'static str>,
     pub(crate) kind: Option<String>,
+    pub(crate) namespace: Option<String>,
     pub(crate) pool: Option<String>,
     pub(crate) service: Option<Uuid>,
     /// A JSON object.
@@ -59,7 +60,7 @@ pub(crate) struct Parameters {
     pub(crate) q: Option<String>,
     pub(crate) health: Option<Vec<&'static str>>,
     pub(crate) reasons: Option<Vec<&'static str>>,
-    /// A JSON array of what may be shown: objects with `pools` and `kinds`, each an array, or null for all.
+    /// A JSON array of what may be shown: objects with `namespaces`, `pools` and `kinds`, each an array, or null for all.
     pub(crate) scope: Option<String>,
     /// A JSON object that maps each pool with services to the code of its obstacle (empty if it has none).
     pub(crate) obstacles: String,
@@ -83,6 +84,7 @@ impl Parameters {
         Ok(Self {
             status: status.into_iter().map(Status::as_str).collect(),
             kind: filter.kind.as_ref().map(ToString::to_string),
+            namespace: filter.namespace.as_ref().map(ToString::to_string),
             pool: filter.pool.as_ref().map(ToString::to_string),
             service: filter.service.map(|service| service.0),
             labels: serde_json::Value::Object(labels).to_string(),
@@ -101,7 +103,7 @@ impl Parameters {
     /// Whether the numbers that each save keeps (`observer_counts`) tell how many rows match.
     pub(crate) fn is_counted(&self) -> bool {
         let selects = [self.has_labels(), self.q.is_some(), self.health.is_some(), self.reasons.is_some()];
-        !selects.contains(&true) && self.scope.is_none()
+        !selects.contains(&true) && self.scope.is_none() && self.namespace.is_none()
     }
 
     pub(crate) fn has_labels(&self) -> bool {

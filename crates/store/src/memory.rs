@@ -7,6 +7,7 @@ mod batches;
 mod changes;
 mod events;
 mod limits;
+mod namespaces;
 mod notes;
 mod parked;
 mod rates;
@@ -30,6 +31,7 @@ use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{
     LimitKey, LimitPattern, Name, ObserverId, ObserverRef, Pool, ServiceId, ServiceRef,
 };
+use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::checkpoint::StoredCheckpoint;
 use everwatch_core::record::health::{Health, standing};
 use everwatch_core::record::reason::code_at;
@@ -68,6 +70,7 @@ struct Tables {
     /// The keys that managers must look at.
     changed_limits: BTreeSet<LimitKey>,
     rates: rates::Table,
+    namespaces: namespaces::Table,
     rollouts: rollouts::Stored,
     batches: batches::Stored,
     access: access::Stored,
@@ -141,7 +144,7 @@ impl Tables {
     }
     fn holders(&self) -> HashMap<String, Status> {
         let held = self.observers.values().filter(|kept| kept.has_name);
-        held.map(|kept| (kept.row.definition.name.to_string(), kept.status)).collect()
+        held.map(|kept| (kept.row.definition.name_key(), kept.status)).collect()
     }
 }
 
@@ -160,8 +163,9 @@ impl Observers for MemoryStore {
         let tables = self.tables();
         let found = match which {
             ObserverRef::Id(id) => tables.observers.get(id),
-            ObserverRef::Name(name) => {
-                let named = tables.observers.values().filter(|kept| kept.row.definition.name == *name);
+            ObserverRef::Name(namespace, name) => {
+                let is_it = |it: &ObserverDefinition| it.name == *name && it.namespace == *namespace;
+                let named = tables.observers.values().filter(|kept| is_it(&kept.row.definition));
                 named.max_by_key(|kept| (kept.has_name, kept.age()))
             }
         };
@@ -217,10 +221,7 @@ impl Observers for MemoryStore {
                 && of_reason(row)
                 && filter.kind.as_ref().is_none_or(|kind| definition.kind == *kind)
                 && filter.pool.as_ref().is_none_or(|pool| definition.pool == *pool)
-                && filter
-                    .scope
-                    .as_ref()
-                    .is_none_or(|parts| parts.iter().any(|part| part.has(&definition.pool, &definition.kind)))
+                && filter.has_in_scope(definition)
                 && filter.service.is_none_or(|service| row.holder() == Some(service))
                 && filter.labels.iter().all(|(key, value)| definition.labels.get(key) == Some(value))
                 && q.as_ref()

@@ -4,6 +4,7 @@
 mod access;
 mod batches;
 mod limits;
+mod namespaces;
 mod parked;
 mod rollouts;
 
@@ -15,6 +16,7 @@ pub use crate::events::{Event, EventFilter, EventPage, EventRange};
 use async_trait::async_trait;
 pub use everwatch_core::capacity::create_admission::Created;
 pub use limits::{LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt};
+pub use namespaces::{NamespaceDeleted, NamespaceWritten, Namespaces};
 pub use parked::{PARKED_HEAD, Parked, ParkedHead, ParkedMessages};
 
 use everwatch_core::access::Scope;
@@ -26,7 +28,9 @@ use everwatch_core::capacity::rate::{Rate, RateRow};
 use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
-use everwatch_core::id::{Kind, Name, ObserverId, ObserverRef, Pool, RateKey, ServiceId, ServiceRef};
+use everwatch_core::id::{
+    Kind, Name, Namespace, ObserverId, ObserverRef, Pool, RateKey, ServiceId, ServiceRef,
+};
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
@@ -145,6 +149,7 @@ pub struct Filter {
     /// Reason at the time of the list, by the database's clock. `None`: any reason, or none.
     pub reasons: Option<Reasons>,
     pub kind: Option<Kind>,
+    pub namespace: Option<Namespace>,
     pub pool: Option<Pool>,
     pub service: Option<ServiceId>,
     /// All must match.
@@ -156,6 +161,16 @@ pub struct Filter {
     pub sort: Sort,
     /// Ascending unless set.
     pub descending: bool,
+}
+
+impl Filter {
+    /// Whether it shows observers of this namespace, pool and kind, as far as they decide.
+    pub(crate) fn has_in_scope(&self, definition: &ObserverDefinition) -> bool {
+        let ObserverDefinition { namespace, pool, kind, .. } = definition;
+        let parts = self.scope.as_ref();
+        self.namespace.as_ref().is_none_or(|wanted| wanted == namespace)
+            && parts.is_none_or(|parts| parts.iter().any(|part| part.has(namespace, pool, kind)))
+    }
 }
 
 /// Observers with one of these reason codes.
@@ -465,6 +480,7 @@ pub trait Store:
     + Backlog
     + Limits
     + Rates
+    + Namespaces
     + Rollouts
     + Batches
     + Worklists

@@ -9,6 +9,7 @@ mod events;
 mod limit_counts;
 mod limits;
 mod lists;
+mod namespaces;
 mod notes;
 mod observers;
 mod parked;

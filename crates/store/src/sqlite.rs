@@ -9,6 +9,7 @@ mod group_commit;
 mod limit_counts;
 mod limits;
 mod lists;
+mod namespaces;
 mod notes;
 mod observers;
 mod parked;

@@ -149,6 +149,10 @@ both! {
     several_rates_are_granted_together
     a_bucket_refills_by_the_clock_of_the_database
     managers_side_by_side_do_not_grant_a_permit_twice
+    each_namespace_has_its_own_names
+    a_namespace_is_deleted_once_it_has_no_observers
+    quotas_hold_within_a_request_and_after_it
+    managers_side_by_side_do_not_exceed_a_quota
     a_rollout_is_found_with_its_members
     an_observer_is_in_one_open_rollout_at_a_time
     of_two_starts_side_by_side_one_takes_the_observer

@@ -6,7 +6,7 @@ use everwatch_core::access::{Presented, Role};
 use everwatch_core::capacity::rate::Rate;
 use everwatch_core::clock::parse_duration;
 use everwatch_core::id::{
-    BatchRef, Kind, LimitKey, Name, ObserverId, ObserverRef, Pool, RateKey, RolloutRef,
+    BatchRef, Kind, LimitKey, Name, Namespace, ObserverId, ObserverRef, Pool, RateKey, RolloutRef,
 };
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::observer::secret::{self, SecretRef};
@@ -124,8 +124,8 @@ pub fn texts(bytes: &[u8]) {
     let _parsed = (
         parse_duration(text).is_ok(),
         Presented::parse(text).is_ok(),
-        text.parse::<ObserverRef>().is_ok(),
-        text.parse::<BatchRef>().is_ok(),
+        ObserverRef::parse(text, &Namespace::default()).is_ok(),
+        BatchRef::parse(text, &Namespace::default()).is_ok(),
         text.parse::<RolloutRef>().is_ok(),
         secret::may_contain(text),
         redacted(text),

@@ -110,6 +110,12 @@ const COMMANDS: &[(&str, i32)] = &[
     ("observer revert one --to 1", 0),
     ("observer revert one --to 7", 2),
     ("observer delete nightly", 0),
+    ("namespace apply team -f NAMESPACE", 0),
+    ("namespace apply team", 0),
+    ("namespace list -o wide", 0),
+    ("namespace describe team", 0),
+    ("namespace describe nobody", 3),
+    ("namespace delete team", 0),
     ("limit set account-42 --max 3", 0),
     ("limit set account-42 --max 2 --enforce", 0),
     ("limit list -o wide", 0),
@@ -191,10 +197,12 @@ const MANIFEST: &str = "name: three\nkind: ticker\nlabels: {app: z}\nretry: {kin
 
 const ROLE: &str = "grants:\n  - verbs: [\"observers:*\"]\n    pools: [default]\n    kinds: [ticker]\n";
 
+const NAMESPACE: &str = "quotas:\n  observers: 9\n  running: 3\n  creates_per_minute: 6\npools: [default]\n";
+
 const BATCH: &str = r#"{"defaults": {"kind": "ticker"}, "observers": [{}, {}, {}]}"#;
 
-/// Runs all of them through the recorder, with these files of an observer, a batch and a role.
-async fn walk(dev: &Dev, [file, batch, role]: [&str; 3]) {
+/// Runs all of them through the recorder, with these files of an observer, a batch, a role and a namespace.
+async fn walk(dev: &Dev, [file, batch, role, namespace]: [&str; 4]) {
     for (line, code) in COMMANDS {
         let words: Vec<String> = line
             .split_whitespace()
@@ -202,6 +210,7 @@ async fn walk(dev: &Dev, [file, batch, role]: [&str; 3]) {
                 word.replace("FILE", file)
                     .replace("BATCH", batch)
                     .replace("ROLE", role)
+                    .replace("NAMESPACE", namespace)
                     .replace("SERVER", &dev.api.url)
             })
             .collect();
@@ -269,7 +278,9 @@ async fn every_command_asks_what_the_document_knows_and_every_operation_has_its_
     std::fs::write(&batch, BATCH).unwrap();
     let role = folder.path().join("role.yaml");
     std::fs::write(&role, ROLE).unwrap();
-    walk(&dev, [&file, &batch, &role].map(|file| file.to_str().unwrap())).await;
+    let namespace = folder.path().join("namespace.yaml");
+    std::fs::write(&namespace, NAMESPACE).unwrap();
+    walk(&dev, [&file, &batch, &role, &namespace].map(|file| file.to_str().unwrap())).await;
 
     let contract = Contract::new(document);
     let called: BTreeSet<String> =

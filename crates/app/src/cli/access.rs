@@ -16,7 +16,7 @@ pub(crate) enum Token {
     },
     /// Create a token and print it; it is not shown again
     #[command(
-        after_help = "Example:\n  everwatch token create ci --role operator --expires-in 30d > ci.token"
+        after_help = "Examples:\n  everwatch token create ci --role operator --expires-in 30d > ci.token\n  everwatch token create jane --role operator --namespace team-a > jane.token    only for this namespace"
     )]
     Create {
         /// Name of the owner, as events and the audit log show it

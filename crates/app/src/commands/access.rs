@@ -20,7 +20,8 @@ pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
             list(client, &format!("/v1/tokens?limit=1000&sessions={sessions}"), &TOKENS, watched).await
         }
         Token::Create { name, role, expires_in } => {
-            let body = serde_json::to_value(api::NewToken { name, role, expires_in })?;
+            let namespace = client.namespace().map(str::to_owned);
+            let body = serde_json::to_value(api::NewToken { name, role, namespace, expires_in })?;
             secret(&client.send(Method::POST, "/v1/tokens", Some(&body)).await?);
             Ok(())
         }
@@ -40,8 +41,11 @@ pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
 
 /// Only the secret goes to standard output, so that it can be redirected to a file.
 fn secret(created: &api::CreatedToken) {
-    let api::CreatedToken { token, id, name, role, expires_at, previous_until } = created;
-    note(&format!("token {id} of {name}, role {role}, valid until {expires_at}; it is not shown again:"));
+    let api::CreatedToken { token, id, name, role, namespace, expires_at, previous_until } = created;
+    let within = namespace.as_ref().map_or_else(String::new, |it| format!(" in namespace {it}"));
+    note(&format!(
+        "token {id} of {name}, role {role}{within}, valid until {expires_at}; it is not shown again:"
+    ));
     if let Some(until) = previous_until {
         note(&format!("the secret before it is valid until {until}"));
     }
@@ -74,7 +78,7 @@ pub(crate) async fn roles(server: &str, verb: Role) -> anyhow::Result<()> {
 }
 
 /// A YAML or JSON document; `-` is standard input.
-fn document(file: &Path) -> anyhow::Result<Value> {
+pub(super) fn document(file: &Path) -> anyhow::Result<Value> {
     let text = if file == Path::new("-") {
         std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?
     } else {
@@ -104,9 +108,10 @@ fn told(server: &str, who: &api::Whoami) -> String {
         return format!("{server} needs no token: everybody who reaches it may do everything");
     }
     let text = |it: &Option<String>| it.clone().unwrap_or_else(|| "-".to_owned());
+    let within = who.namespace.as_ref().map_or_else(String::new, |it| format!(" in namespace {it}"));
     let until = who.expires_at.map_or_else(String::new, |at| format!(", valid until {at}"));
     format!(
-        "{}, role {}, at {server}{until}\nmay: {}",
+        "{}, role {}{within}, at {server}{until}\nmay: {}",
         text(&who.name),
         text(&who.role),
         who.verbs.join(", ")
@@ -124,7 +129,14 @@ pub(crate) async fn login(server: &str, login: Login) -> anyhow::Result<()> {
         return Err(Failure::Failed(format!("{server} needs no token: there is nothing to log in to")).into());
     }
     let name = login.context.unwrap_or_else(|| host(server));
-    contexts.contexts.insert(name.clone(), Known { server: server.to_owned(), token: Some(token) });
+    contexts.contexts.insert(
+        name.clone(),
+        Known {
+            server: server.to_owned(),
+            token: Some(token),
+            namespace: client.namespace().map(str::to_owned),
+        },
+    );
     contexts.current = Some(name.clone());
     contexts.save()?;
     print(&format!("logged in to {server} as {}; the context is {name}", who.name.unwrap_or_default()));

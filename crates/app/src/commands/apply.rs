@@ -161,6 +161,14 @@ async fn doomed(
 ) -> anyhow::Result<Vec<String>> {
     let query: Vec<_> = labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
     let there = all(client, &query, usize::MAX).await?;
+    // A name means an observer of one namespace.
+    if let Some(other) = there.iter().find(|it| it.namespace != there[0].namespace) {
+        let text = format!(
+            "observers of the namespaces {} and {} have these labels: choose one with --namespace",
+            there[0].namespace, other.namespace
+        );
+        return Err(Failure::Usage(text).into());
+    }
     let names = there.iter().filter(|it| it.status != Status::OnDeleting).map(|it| it.name.clone());
     Ok(names.filter(|name| !manifests.contains_key(name)).collect())
 }
@@ -171,7 +179,12 @@ async fn carry_out(
     manifest: Option<&Map<String, Value>>,
     dry_run: bool,
 ) -> anyhow::Result<Outcome> {
-    let path = path(name);
+    let path = match manifest.and_then(|manifest| manifest.get("namespace")).and_then(Value::as_str) {
+        Some(namespace) if client.namespace().is_none() => {
+            format!("{}?namespace={}", path(name), Client::part(namespace))
+        }
+        _ => path(name),
+    };
     let Some(manifest) = manifest else {
         if !dry_run {
             client.order(Method::DELETE, &path, None).await?;

@@ -20,11 +20,22 @@ pub(crate) struct Column<T> {
     right: bool,
     /// Whether the cell changes with time alone, such as an age.
     moving: bool,
+    /// Whether the column is shown only if its cells differ.
+    varied: bool,
 }
 
 impl<T> Column<T> {
     pub(crate) const fn new(head: &'static str, cell: fn(&T, Timestamp) -> String) -> Self {
-        Self { head, cell, least: None, wide: false, toned: false, right: false, moving: false }
+        Self {
+            head,
+            cell,
+            least: None,
+            wide: false,
+            toned: false,
+            right: false,
+            moving: false,
+            varied: false,
+        }
     }
     pub(crate) const fn least(self, width: usize) -> Self {
         Self { least: Some(width), ..self }
@@ -38,6 +49,10 @@ impl<T> Column<T> {
     }
     pub(crate) const fn right(self) -> Self {
         Self { right: true, ..self }
+    }
+    /// Shows the column only if the cells of the first page differ.
+    pub(crate) const fn varied(self) -> Self {
+        Self { varied: true, ..self }
     }
     pub(crate) const fn moving(self) -> Self {
         Self { moving: true, ..self }
@@ -113,10 +128,21 @@ impl<T> Lines<T> {
 
     /// Head and rows.
     pub(crate) fn page(&mut self, items: &[Item<T>], now: Timestamp) -> String {
+        self.leave_out_equal(items, now);
         let rows = self.cells(items, now);
         let head = self.row(&self.columns.iter().map(|it| it.head.to_owned()).collect::<Vec<_>>(), Row::Head);
         let rows = rows.iter().map(|cells| self.row(cells, Row::Body));
         std::iter::once(head).chain(rows).collect::<Vec<_>>().join("\n")
+    }
+
+    fn leave_out_equal(&mut self, items: &[Item<T>], now: Timestamp) {
+        let varies = |column: &Column<T>| {
+            let mut cells = items.iter().map(|it| (column.cell)(it, now));
+            let first = cells.next();
+            cells.any(|cell| Some(cell) != first)
+        };
+        self.columns.retain(|column| !column.varied || varies(column));
+        self.widths = self.columns.iter().map(|column| column.head.width()).collect();
     }
 
     /// Rows alone.

@@ -3,8 +3,8 @@
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
-    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Limit, Observer, ParkedMessage, Pool, Rate,
-    Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
+    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Limit, Namespace, Observer, ParkedMessage,
+    Pool, Rate, Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
 };
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::record::health::Health;
@@ -19,6 +19,7 @@ pub(crate) const OBSERVERS: View<Observer> = View {
     name: |it| it.name.clone(),
     key: |it| it.id.to_string(),
     columns: &[
+        Column::<Observer>::new("NAMESPACE", |it, _| it.namespace.clone()).varied(),
         Column::<Observer>::new("NAME", |it, _| it.name.clone()).least(16),
         Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least(8),
         Column::<Observer>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
@@ -84,6 +85,31 @@ pub(crate) const POOLS: View<Pool> = View {
         Column::<Pool>::new("COMPLETED", |it, _| count(&it.observers, "Completed")).right().wide(),
     ],
 };
+
+pub(crate) const NAMESPACES: View<Namespace> = View {
+    noun: "namespaces",
+    name: |it| it.name.clone(),
+    key: |it| it.name.clone(),
+    columns: &[
+        Column::<Namespace>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Namespace>::new("OBSERVERS", |it, _| of_quota(Some(it.observers), it.quotas.observers))
+            .right(),
+        Column::<Namespace>::new("RUNNING", |it, _| of_quota(it.running, it.quotas.running)).right(),
+        Column::<Namespace>::new("CREATES LEFT", |it, _| {
+            of_quota(it.creates_left, it.quotas.creates_per_minute)
+        })
+        .right(),
+        Column::<Namespace>::new("POOLS", |it, _| or_dash(it.pools.as_ref().map(|pools| pools.join(" "))))
+            .least(8),
+    ],
+};
+
+fn of_quota(used: Option<u64>, quota: Option<u32>) -> String {
+    match (used, quota) {
+        (Some(used), Some(quota)) => format!("{used}/{quota}"),
+        (used, _) => or_dash(used.map(|used| used.to_string())),
+    }
+}
 
 pub(crate) const LIMITS: View<Limit> = View {
     noun: "limits",

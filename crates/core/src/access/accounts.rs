@@ -4,7 +4,7 @@ use super::oidc::{Identity, Oidc, OidcRefusal, check_expiry};
 use super::role::{BuiltIn, Rights, Role};
 use super::token::{Digest, Login, Origin, Presented, Token, TokenId};
 use crate::clock::Timestamp;
-use crate::id::Name;
+use crate::id::{Name, Namespace};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -97,6 +97,12 @@ impl Principal {
     pub fn account(&self) -> String {
         // No name contains a space.
         self.subject.as_ref().map_or_else(|| self.name.clone(), |subject| format!("subject {subject}"))
+    }
+
+    /// The namespace to which its rights are restricted; `None` if they concern several, or any.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&Namespace> {
+        self.rights.only_namespace()
     }
 
     /// The id of the token or session that authenticates it.
@@ -224,6 +230,12 @@ impl Accounts {
         oidc.role_of(identity, |name| self.role(name))
     }
 
+    /// The namespace of the token that authenticates this principal, if it has one.
+    #[must_use]
+    pub fn namespace_of(&self, principal: &Principal) -> Option<Namespace> {
+        self.tokens.get(principal.token()?)?.namespace.clone()
+    }
+
     /// Whether this principal is still accepted, with the same rights.
     #[must_use]
     pub fn still_accepts(&self, principal: &Principal, now: Timestamp) -> bool {
@@ -259,7 +271,7 @@ impl Accounts {
         Ok(Principal {
             name: token.principal().to_owned(),
             subject: token.identity().map(|identity| identity.subject.clone()),
-            rights: role.rights(),
+            rights: token.rights(role.rights()),
             role: role.name,
             credential,
             expires_at: Some(token.expires_at),

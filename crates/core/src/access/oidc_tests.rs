@@ -249,6 +249,7 @@ fn a_session_ends_with_its_time_its_role_or_the_provider() {
         id: secret.id.clone(),
         name: name("session"),
         role: name("operator"),
+        namespace: None,
         origin: Origin::Session { of: Login::Oidc(identity) },
         created_at: NOW,
         created_by: "oidc:jane".to_owned(),

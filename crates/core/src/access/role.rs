@@ -1,7 +1,7 @@
-//! Roles: named lists of grants, each of verbs on some pools and kinds.
+//! Roles: named lists of grants, each of verbs on some namespaces, pools and kinds.
 
 use super::verb::{Reach, Verb};
-use crate::id::{Kind, Name, Pool};
+use crate::id::{Kind, Name, Namespace, Pool};
 use crate::observer::definition::FieldError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,13 +12,16 @@ pub const ROLES_MAX: u64 = 1000;
 /// The most grants of a role, and the most verbs, pools or kinds of a grant.
 pub const PART_MAX: usize = 100;
 
-/// Verbs on some pools and kinds.
+/// Verbs on some namespaces, pools and kinds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// As written: a verb, `resource:*`, `*:action` or `*`. In a grant with `pools` or `kinds`, a `*` stands only for verbs
-    /// that can be restricted to them.
+    /// As written: a verb, `resource:*`, `*:action` or `*`. In a grant with `namespaces`, `pools` or `kinds`, a `*` stands
+    /// only for verbs that can be restricted to them.
     pub verbs: Vec<String>,
+    /// `None`: every namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<Namespace>>,
     /// `None`: every pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<Pool>>,
@@ -78,7 +81,7 @@ impl BuiltIn {
             }
         };
         let name = Name::new(self.as_str()).expect("a valid name");
-        Role { name, grants: vec![Grant { verbs, pools: None, kinds: None }] }
+        Role { name, grants: vec![Grant { verbs, namespaces: None, pools: None, kinds: None }] }
     }
 
     fn has(self, verb: Verb) -> bool {
@@ -96,15 +99,13 @@ impl BuiltIn {
 }
 
 impl Grant {
-    fn is_restricted(&self) -> bool {
-        self.pools.is_some() || self.kinds.is_some()
-    }
-
     fn fits(&self, verb: Verb) -> bool {
-        match verb.reach() {
-            Reach::Observer => true,
-            Reach::Pool => self.kinds.is_none(),
-            Reach::Deployment => !self.is_restricted(),
+        let by = (self.namespaces.is_some(), self.pools.is_some(), self.kinds.is_some());
+        match (verb.reach(), by) {
+            (Reach::Observer, _) => true,
+            (Reach::Namespace, (_, pools, kinds)) => !pools && !kinds,
+            (Reach::Pool, (namespaces, _, kinds)) => !namespaces && !kinds,
+            (Reach::Deployment, by) => by == (false, false, false),
         }
     }
 
@@ -120,6 +121,7 @@ impl Grant {
         };
         let lengths = [
             ("verbs", Some(self.verbs.len())),
+            ("namespaces", self.namespaces.as_ref().map(Vec::len)),
             ("pools", self.pools.as_ref().map(Vec::len)),
             ("kinds", self.kinds.as_ref().map(Vec::len)),
         ];
@@ -139,10 +141,17 @@ impl Grant {
                     format!("`{shown}` is not a verb; verbs: {known}; or resource:*, *:action, *"),
                 );
             } else if !verbs.iter().any(|verb| self.fits(*verb)) {
-                let why = if verbs.iter().any(|verb| verb.reach() == Reach::Pool) {
+                let has = |reach| verbs.iter().any(|verb| verb.reach() == reach);
+                let why = if has(Reach::Pool) && self.namespaces.is_none() {
                     "cannot be restricted to kinds: move it to a grant without `kinds`"
-                } else {
+                } else if has(Reach::Pool) {
+                    "concerns pools, which namespaces share: move it to a grant without `namespaces` and `kinds`"
+                } else if has(Reach::Namespace) {
+                    "can be restricted only to namespaces: move it to a grant without `pools` and `kinds`"
+                } else if self.namespaces.is_none() {
                     "concerns the whole deployment: move it to a grant without `pools` and `kinds`"
+                } else {
+                    "concerns the whole deployment: move it to a grant without `namespaces`, `pools` and `kinds`"
                 };
                 wrong(&member, format!("`{shown}` {why}"));
             }
@@ -188,14 +197,16 @@ impl Role {
 /// What a request is about.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {
-    Observer(&'a Pool, &'a Kind),
+    Observer(&'a Namespace, &'a Pool, &'a Kind),
+    Namespace(&'a Namespace),
     Pool(&'a Pool),
     Deployment,
 }
 
-/// Pools and kinds; `None`: all.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Namespaces, pools and kinds; `None`: all.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ScopePart {
+    pub namespaces: Option<Vec<Namespace>>,
     pub pools: Option<Vec<Pool>>,
     pub kinds: Option<Vec<Kind>>,
 }
@@ -205,28 +216,38 @@ pub type Scope = Option<Vec<ScopePart>>;
 
 impl ScopePart {
     fn of(grant: &Grant) -> Self {
-        Self { pools: grant.pools.clone(), kinds: grant.kinds.clone() }
+        let Grant { namespaces, pools, kinds, .. } = grant.clone();
+        Self { namespaces, pools, kinds }
     }
 
     fn has_pool(&self, pool: &Pool) -> bool {
         self.pools.as_ref().is_none_or(|pools| pools.contains(pool))
     }
 
-    /// Whether it has observers of this pool and kind.
+    /// Whether it has this namespace, or a part of it.
     #[must_use]
-    pub fn has(&self, pool: &Pool, kind: &Kind) -> bool {
-        self.has_pool(pool) && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(kind))
+    pub fn has_namespace(&self, namespace: &Namespace) -> bool {
+        self.namespaces.as_ref().is_none_or(|namespaces| namespaces.contains(namespace))
+    }
+
+    /// Whether it has observers of this namespace, pool and kind.
+    #[must_use]
+    pub fn has(&self, namespace: &Namespace, pool: &Pool, kind: &Kind) -> bool {
+        let has_kind = self.kinds.as_ref().is_none_or(|kinds| kinds.contains(kind));
+        self.has_namespace(namespace) && self.has_pool(pool) && has_kind
     }
 
     fn is_all(&self) -> bool {
-        self.pools.is_none() && self.kinds.is_none()
+        *self == Self::default()
     }
 
     fn covers(&self, other: &Self) -> bool {
         fn all<T: PartialEq>(mine: Option<&Vec<T>>, others: Option<&Vec<T>>) -> bool {
             mine.is_none_or(|mine| others.is_some_and(|others| others.iter().all(|it| mine.contains(it))))
         }
-        all(self.pools.as_ref(), other.pools.as_ref()) && all(self.kinds.as_ref(), other.kinds.as_ref())
+        all(self.namespaces.as_ref(), other.namespaces.as_ref())
+            && all(self.pools.as_ref(), other.pools.as_ref())
+            && all(self.kinds.as_ref(), other.kinds.as_ref())
     }
 }
 
@@ -239,7 +260,8 @@ impl Rights {
     #[must_use]
     pub fn permits(&self, verb: Verb, target: Target<'_>) -> bool {
         self.parts(verb).any(|part| match target {
-            Target::Observer(pool, kind) => part.has(pool, kind),
+            Target::Observer(namespace, pool, kind) => part.has(namespace, pool, kind),
+            Target::Namespace(namespace) => part.has_namespace(namespace),
             Target::Pool(pool) => part.has_pool(pool),
             Target::Deployment => part.is_all(),
         })
@@ -258,6 +280,36 @@ impl Rights {
             return None;
         }
         Some(self.parts(verb).cloned().collect())
+    }
+
+    /// The part of it within one namespace. Verbs that concern pools or the whole deployment are left out, except those whose
+    /// responses say nothing about other namespaces.
+    #[must_use]
+    pub fn within(&self, namespace: &Namespace) -> Self {
+        let mut within = Vec::new();
+        for (verbs, part) in &self.0 {
+            let of = |keeps: &dyn Fn(Verb) -> bool| -> BTreeSet<Verb> {
+                verbs.iter().copied().filter(|verb| keeps(*verb)).collect()
+            };
+            let own = of(&|verb| matches!(verb.reach(), Reach::Observer | Reach::Namespace));
+            if part.has_namespace(namespace) {
+                within.push((own, ScopePart { namespaces: Some(vec![namespace.clone()]), ..part.clone() }));
+            }
+            within.push((of(&Verb::is_shared), part.clone()));
+        }
+        within.retain(|(verbs, _)| !verbs.is_empty());
+        Self(within)
+    }
+
+    /// The namespace of all observers on which it permits anything; `None` if there are several, or any.
+    #[must_use]
+    pub fn only_namespace(&self) -> Option<&Namespace> {
+        let of_observers = |verbs: &BTreeSet<Verb>| verbs.iter().any(|verb| verb.reach() == Reach::Observer);
+        let mut parts =
+            self.0.iter().filter(|(verbs, _)| of_observers(verbs)).map(|(_, part)| &part.namespaces);
+        let first = parts.clone().next()?;
+        let [only] = first.as_deref()? else { return None };
+        parts.all(|namespaces| namespaces == first).then_some(only)
     }
 
     /// Whether it permits everything that `other` permits. Users can give only rights that they have.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::clock::Timestamp;
-use crate::id::{Kind, Name, Pool};
+use crate::id::{Kind, Name, Namespace, Pool};
 use serde_json::json;
 
 fn name(text: &str) -> Name {
@@ -11,6 +11,9 @@ fn pool(text: &str) -> Pool {
 }
 fn kind(text: &str) -> Kind {
     Kind::new(text).unwrap()
+}
+fn team() -> Namespace {
+    Namespace::new("team").unwrap()
 }
 #[expect(clippy::needless_pass_by_value, reason = "written in place as a literal")]
 fn role(grants: serde_json::Value) -> Role {
@@ -26,6 +29,7 @@ fn token(id: u64, role: &str, secret: &Secret) -> Token {
         id: secret.id.clone(),
         name: name(&format!("t{id}")),
         role: name(role),
+        namespace: None,
         origin: Origin::Created,
         created_at: Timestamp(0),
         created_by: "test".to_owned(),
@@ -177,7 +181,7 @@ fn a_grant_reaches_only_its_pools_and_kinds() {
         { "verbs": ["events:read"] },
     ]))
     .rights();
-    let on = |verb, at: &str, of: &str| rights.permits(verb, Target::Observer(&pool(at), &kind(of)));
+    let on = |verb, at: &str, of: &str| rights.permits(verb, Target::Observer(&team(), &pool(at), &kind(of)));
     assert!(on(Verb::ObserversDelete, "a", "http"));
     assert!(!on(Verb::ObserversDelete, "a", "exec") && !on(Verb::ObserversDelete, "b", "http"));
     assert!(on(Verb::ObserversRead, "b", "exec") && !on(Verb::ObserversRead, "c", "http"));
@@ -187,7 +191,9 @@ fn a_grant_reaches_only_its_pools_and_kinds() {
     assert!(!rights.permits(Verb::ServicesRead, Target::Deployment));
     let parts = rights.scope(Verb::ObserversRead).unwrap();
     assert_eq!(parts.len(), 2);
-    assert!(parts[0].has(&pool("a"), &kind("http")) && !parts[0].has(&pool("a"), &kind("exec")));
+    assert!(
+        parts[0].has(&team(), &pool("a"), &kind("http")) && !parts[0].has(&team(), &pool("a"), &kind("exec"))
+    );
     assert_eq!(rights.scope(Verb::EventsRead), None);
     assert_eq!(rights.scope(Verb::TokensRead), Some(Vec::new()));
 }
@@ -288,4 +294,66 @@ fn a_principal_with_other_rights_is_not_accepted_any_more() {
     let who = with("observers:read").authenticate(&own.text, Timestamp(1)).unwrap();
     assert!(with("observers:read").still_accepts(&who, Timestamp(1)));
     assert!(!with("observers:*").still_accepts(&who, Timestamp(1)));
+}
+
+#[test]
+fn a_grant_reaches_only_its_namespaces() {
+    let rights = role(json!([
+        { "verbs": ["observers:*", "batches:*", "namespaces:read"], "namespaces": ["team"] },
+        { "verbs": ["observers:read"], "namespaces": ["other"], "pools": ["a"] },
+    ]))
+    .rights();
+    let other = Namespace::new("other").unwrap();
+    let on = |verb, namespace: &Namespace, at: &str| {
+        rights.permits(verb, Target::Observer(namespace, &pool(at), &kind("http")))
+    };
+    assert!(on(Verb::ObserversDelete, &team(), "b") && on(Verb::ObserversRead, &other, "a"));
+    assert!(!on(Verb::ObserversDelete, &other, "a") && !on(Verb::ObserversRead, &other, "b"));
+    assert!(!on(Verb::ObserversRead, &Namespace::default(), "a"));
+    assert!(rights.permits(Verb::BatchesWrite, Target::Namespace(&team())));
+    assert!(!rights.permits(Verb::BatchesWrite, Target::Namespace(&other)));
+    assert!(!rights.permits(Verb::BatchesWrite, Target::Deployment));
+    assert_eq!(rights.only_namespace(), None);
+    let refused = |grant: serde_json::Value| wrong(json!({ "grants": [grant] })).remove(0);
+    let with = |verb: &str| refused(json!({ "verbs": [verb], "namespaces": ["team"] }));
+    assert!(with("services:read").ends_with(
+        "concerns pools, which namespaces share: move it to a grant without `namespaces` and `kinds`"
+    ));
+    assert!(with("namespaces:write").ends_with("a grant without `namespaces`, `pools` and `kinds`"));
+    let batches = refused(json!({ "verbs": ["batches:read"], "pools": ["a"] }));
+    assert!(
+        batches.ends_with(
+            "can be restricted only to namespaces: move it to a grant without `pools` and `kinds`"
+        )
+    );
+}
+
+#[test]
+fn a_token_of_a_namespace_has_only_its_part_of_every_role() {
+    let admin = BuiltIn::Admin.role().rights();
+    let within = admin.within(&team());
+    for verb in Verb::ALL.iter().copied() {
+        let expected = matches!(verb.reach(), Reach::Observer | Reach::Namespace) || verb == Verb::KindsRead;
+        assert_eq!(within.permits_some(verb), expected, "{verb}");
+        assert_eq!(within.permits(verb, Target::Deployment), verb == Verb::KindsRead, "{verb}");
+    }
+    assert_eq!(within.only_namespace(), Some(&team()));
+    assert!(admin.cover(&within) && !within.cover(&admin) && !within.cover(&BuiltIn::Viewer.role().rights()));
+    // Of a role for another namespace, nothing is left.
+    assert_eq!(within.within(&Namespace::new("other").unwrap()).scope(Verb::ObserversRead), Some(Vec::new()));
+    let pools = role(json!([{ "verbs": ["*"], "pools": ["a"] }])).rights().within(&team());
+    let on =
+        |at: &str| pools.permits(Verb::ObserversCreate, Target::Observer(&team(), &pool(at), &kind("http")));
+    assert!(on("a") && !on("b") && !pools.permits_some(Verb::ServicesRead));
+}
+
+#[test]
+fn a_session_has_the_namespace_of_its_token() {
+    let own = secret(1);
+    let of_team = Token { namespace: Some(team()), ..token(1, "operator", &own) };
+    let accounts = Accounts::new(vec![of_team], Vec::new());
+    let who = accounts.authenticate(&own.text, Timestamp(1)).unwrap();
+    assert_eq!((who.namespace(), who.rights.permits_some(Verb::EventsRead)), (Some(&team()), false));
+    let everywhere = Accounts::new(vec![token(1, "operator", &own)], Vec::new());
+    assert!(!everywhere.still_accepts(&who, Timestamp(1)), "it has other rights now");
 }

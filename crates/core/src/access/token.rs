@@ -2,8 +2,9 @@
 //! typing mistake from a wrong token. Managers store only a digest.
 
 use super::oidc::Identity;
+use super::role::Rights;
 use crate::clock::Timestamp;
-use crate::id::Name;
+use crate::id::{Name, Namespace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
@@ -165,6 +166,9 @@ pub struct Token {
     /// authenticated, [`Token::principal`] is the name.
     pub name: Name,
     pub role: Name,
+    /// The namespace to which it restricts the rights of its role; `None`: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Namespace>,
     pub origin: Origin,
     pub created_at: Timestamp,
     /// The name of the principal that created it.
@@ -191,6 +195,15 @@ impl Token {
         match &self.origin {
             Origin::Session { of: Login::Oidc(identity) } => Some(identity),
             Origin::Session { of: Login::Token(_) | Login::Bootstrap(_) } | Origin::Created => None,
+        }
+    }
+
+    /// What it permits if its role permits this.
+    #[must_use]
+    pub fn rights(&self, of_role: Rights) -> Rights {
+        match &self.namespace {
+            Some(namespace) => of_role.within(namespace),
+            None => of_role,
         }
     }
 

@@ -7,8 +7,10 @@ use std::str::FromStr;
 /// What a grant of a verb can be restricted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Pools and kinds.
+    /// Namespaces, pools and kinds.
     Observer,
+    /// Namespaces.
+    Namespace,
     /// Pools.
     Pool,
     /// Nothing: the verb concerns the whole deployment.
@@ -57,8 +59,10 @@ verbs! {
     LimitsWrite = "limits:write", Deployment;
     RatesRead = "rates:read", Deployment;
     RatesWrite = "rates:write", Deployment;
-    BatchesRead = "batches:read", Deployment;
-    BatchesWrite = "batches:write", Deployment;
+    BatchesRead = "batches:read", Namespace;
+    BatchesWrite = "batches:write", Namespace;
+    NamespacesRead = "namespaces:read", Namespace;
+    NamespacesWrite = "namespaces:write", Deployment;
     RolloutsRead = "rollouts:read", Deployment;
     RolloutsWrite = "rollouts:write", Deployment;
     EventsRead = "events:read", Deployment;
@@ -76,6 +80,13 @@ verbs! {
 }
 
 impl Verb {
+    /// Whether a token of one namespace keeps it although it concerns the whole deployment: its responses say nothing about
+    /// the observers of other namespaces.
+    #[must_use]
+    pub fn is_shared(self) -> bool {
+        matches!(self, Self::KindsRead)
+    }
+
     /// The verbs that match this text of a grant: a verb, `resource:*`, `*:action` or `*`.
     #[must_use]
     pub fn matching(text: &str) -> Vec<Self> {

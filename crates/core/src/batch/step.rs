@@ -84,6 +84,7 @@ impl Batch {
         self.outbox.push(BatchCompleted {
             batch: self.id,
             name: self.name.clone(),
+            namespace: self.namespace.clone(),
             completion: self.completions,
             members: self.total,
             counts: counts

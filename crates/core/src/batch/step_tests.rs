@@ -20,6 +20,7 @@ impl Stage {
             version: 1,
             touched_at: now,
             name: Name::new("b").unwrap(),
+            namespace: Namespace::default(),
             total,
             max_running: None,
             state: BatchState::Creating,

@@ -2,8 +2,9 @@
 //! databases supply the facts; this module decides.
 
 use crate::capacity::admission::{Offers, PoolCount, PoolOffers};
+use crate::capacity::namespace::NamespaceRoom;
 use crate::capacity::supply::Load;
-use crate::id::{Kind, LimitKey, Pool};
+use crate::id::{Kind, LimitKey, Namespace, Pool};
 use crate::observer::definition::OnFull;
 use crate::record::row::{Row, Slot};
 use crate::record::status::Status;
@@ -27,20 +28,21 @@ pub enum Created {
     NoCapacityForKind,
     /// A limit has no free place for it, and the observer does not wait for one.
     LimitReached,
+    /// Its namespace does not exist.
+    NamespaceMissing,
+    /// Its namespace may not use its pool.
+    PoolNotAllowed,
+    /// Its namespace has as many observers as its quota permits.
+    ObserversQuota,
+    /// Its namespace has used its creates of this minute.
+    CreatesQuota,
 }
 
 impl Created {
     /// Whether the observer is stored.
     #[must_use]
     pub fn is_stored(self) -> bool {
-        match self {
-            Self::Done | Self::Waits => true,
-            Self::NameTaken
-            | Self::NameEnding
-            | Self::NoCapacity
-            | Self::NoCapacityForKind
-            | Self::LimitReached => false,
-        }
+        matches!(self, Self::Done | Self::Waits)
     }
 
     /// The row as it is stored; `None` if it is refused.
@@ -53,7 +55,11 @@ impl Created {
             | Self::NameEnding
             | Self::NoCapacity
             | Self::NoCapacityForKind
-            | Self::LimitReached => None,
+            | Self::LimitReached
+            | Self::NamespaceMissing
+            | Self::PoolNotAllowed
+            | Self::ObserversQuota
+            | Self::CreatesQuota => None,
         }
     }
 }
@@ -67,6 +73,8 @@ pub struct Occupancy {
     pub pools: HashMap<String, PoolCount>,
     /// The free places of the keys of [`counted_limits`] that no observer waits for.
     pub limits: BTreeMap<LimitKey, u64>,
+    /// What is left of the namespaces of [`namespaces`]; a namespace that does not exist is missing.
+    pub namespaces: BTreeMap<Namespace, NamespaceRoom>,
 }
 
 /// The slots of a pool while a batch is decided.
@@ -135,13 +143,18 @@ impl<'a> Room<'a> {
 /// that a waiting observer can have.
 #[must_use]
 pub fn admit(rows: &[Row], occupancy: Occupancy, offers: &PoolOffers) -> Vec<Created> {
-    let Occupancy { mut holders, mut pools, mut limits } = occupancy;
+    let Occupancy { mut holders, mut pools, mut limits, mut namespaces } = occupancy;
     let mut rooms: HashMap<&Pool, Room<'_>> = HashMap::new();
     let mut decided = Vec::with_capacity(rows.len());
     for row in rows {
-        let (name, pool) = (row.definition.name.as_str(), &row.definition.pool);
-        if let Some(holder) = holders.get(name) {
+        let (name, pool) = (row.definition.name_key(), &row.definition.pool);
+        if let Some(holder) = holders.get(&name) {
             decided.push(refused_by(Some(*holder)));
+            continue;
+        }
+        let namespace = &row.definition.namespace;
+        if let Some(refused) = refused_in(row, namespaces.get(namespace)) {
+            decided.push(refused);
             continue;
         }
         let mut room = || {
@@ -168,11 +181,46 @@ pub fn admit(rows: &[Row], occupancy: Occupancy, offers: &PoolOffers) -> Vec<Cre
             }
         };
         if created.is_stored() {
-            holders.insert(name.to_owned(), row.verdict().status);
+            holders.insert(name, row.verdict().status);
+            if let Some(room) = namespaces.get_mut(namespace).filter(|_| !is_adopted(row)) {
+                room.take();
+            }
         }
         decided.push(created);
     }
     decided
+}
+
+/// The refusal of an observer by its namespace. One that a manager has adopted exists already.
+fn refused_in(row: &Row, room: Option<&NamespaceRoom>) -> Option<Created> {
+    if is_adopted(row) {
+        return None;
+    }
+    let Some(room) = room else {
+        return (!row.definition.namespace.is_default()).then_some(Created::NamespaceMissing);
+    };
+    if !room.has_pool(&row.definition.pool) {
+        return Some(Created::PoolNotAllowed);
+    }
+    if room.observers == Some(0) {
+        return Some(Created::ObserversQuota);
+    }
+    (room.creates == Some(0)).then_some(Created::CreatesQuota)
+}
+
+fn is_adopted(row: &Row) -> bool {
+    row.slot() == Slot::Admitted && row.publish_lease.is_none()
+}
+
+/// The number of creates in each namespace that are stored and count towards its quotas.
+#[must_use]
+pub fn counted_creates(rows: &[Row], created: &[Created]) -> BTreeMap<Namespace, u64> {
+    let mut counts = BTreeMap::new();
+    let stored = rows.iter().zip(created).filter(|(row, created)| created.is_stored() && !is_adopted(row));
+    for (row, _) in stored {
+        *counts.entry(row.definition.namespace.clone()).or_default() += 1;
+    }
+    counts
 }
 
 fn take(limits: &mut BTreeMap<LimitKey, u64>, key: &LimitKey) {
@@ -195,10 +243,17 @@ pub fn refused_by(holder: Option<Status>) -> Created {
     }
 }
 
-/// The names whose holders the decision needs.
+/// The names whose holders the decision needs, each qualified by its namespace.
 #[must_use]
-pub fn names(rows: &[Row]) -> Vec<&str> {
-    rows.iter().map(|row| row.definition.name.as_str()).collect()
+pub fn names(rows: &[Row]) -> Vec<String> {
+    rows.iter().map(|row| row.definition.name_key()).collect()
+}
+
+/// The namespaces whose quotas the decision needs, in order: two transactions lock them in the same order.
+#[must_use]
+pub fn namespaces(rows: &[Row]) -> Vec<Namespace> {
+    let all: BTreeSet<&Namespace> = rows.iter().map(|row| &row.definition.namespace).collect();
+    all.into_iter().cloned().collect()
 }
 
 /// The pools whose counts the decision needs: those of observers that take a slot at once.

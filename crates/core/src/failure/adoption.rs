@@ -65,6 +65,7 @@ pub fn adopted(
     let definition = ObserverDefinition {
         spec: serde_json::from_str(work.spec.get()).map_err(unreadable)?,
         name: work.name,
+        namespace: work.namespace,
         kind: work.kind,
         pool: pool.clone(),
         labels: work.labels,

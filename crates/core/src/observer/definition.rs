@@ -1,7 +1,7 @@
 //! The definition of an observer: its name, code, arguments and policies, validated field by field.
 
 use crate::clock::{Timestamp, friendly};
-use crate::id::{Kind, LimitKey, Name, ObserverId, Pool};
+use crate::id::{Kind, LimitKey, Name, Namespace, ObserverId, Pool};
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
 use crate::observer::secret;
@@ -62,6 +62,8 @@ pub enum OnFull {
 #[serde(deny_unknown_fields)]
 pub struct ObserverDefinition {
     pub name: Name,
+    #[serde(default, skip_serializing_if = "Namespace::is_default")]
+    pub namespace: Namespace,
     pub kind: Kind,
     pub spec: Value,
     #[serde(default)]
@@ -145,8 +147,9 @@ impl FieldError {
 }
 
 /// The members of a definition.
-pub const MEMBERS: [&str; 18] = [
+pub const MEMBERS: [&str; 19] = [
     "name",
+    "namespace",
     "kind",
     "spec",
     "pool",
@@ -288,7 +291,7 @@ impl ObserverDefinition {
             return Err(vec![FieldError::new("", "must be a JSON object")]);
         };
         let mut reader = Reader { members, errors: Vec::new() };
-        let name = reader.optional("name");
+        let (name, namespace) = (reader.optional("name"), reader.optional("namespace"));
         let kind = reader.required("kind");
         let spec = reader.optional("spec").unwrap_or_else(|| Value::Object(Map::new()));
         let pool = reader.optional("pool");
@@ -309,6 +312,7 @@ impl ObserverDefinition {
             Some(kind) if reader.errors.is_empty() => {
                 let definition = Self {
                     name: name.unwrap_or_else(|| fallback_name.clone()),
+                    namespace: namespace.unwrap_or_default(),
                     kind,
                     spec,
                     pool: pool.unwrap_or_default(),
@@ -331,6 +335,12 @@ impl ObserverDefinition {
             }
             _ => Err(reader.errors),
         }
+    }
+
+    /// A text that no other live observer has: its name, qualified by its namespace.
+    #[must_use]
+    pub fn name_key(&self) -> String {
+        self.namespace.qualify(&self.name)
     }
 
     /// Whether the code would run the same: a service gets the same work message, apart from labels.

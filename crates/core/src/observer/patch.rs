@@ -1,6 +1,6 @@
 //! Merge patches (RFC 7396) of definitions.
 
-use crate::id::Name;
+use crate::id::{Name, Namespace};
 use crate::observer::definition::{FieldError, MEMBERS, ObserverDefinition};
 use serde_json::{Map, Value};
 
@@ -59,15 +59,19 @@ impl ObserverDefinition {
         let body = serde_json::to_value(self)
             .map_err(|error| vec![FieldError { pointer: String::new(), detail: error.to_string() }])?;
         let patched = Self::parse(merged(body, patch).map_err(|error| vec![error])?, &self.name)?;
-        patched.check_name(&self.name).map_err(|error| vec![error])?;
+        patched.check_name(&self.namespace, &self.name).map_err(|error| vec![error])?;
         Ok(patched)
     }
 
-    /// Whether it has this name.
+    /// Whether it has this name in this namespace.
     ///
     /// # Errors
-    /// That a name cannot be changed.
-    pub fn check_name(&self, name: &Name) -> Result<(), FieldError> {
+    /// That neither can be changed.
+    pub fn check_name(&self, namespace: &Namespace, name: &Name) -> Result<(), FieldError> {
+        if self.namespace != *namespace {
+            let detail = format!("is {namespace} for good: create another observer in {}", self.namespace);
+            return Err(FieldError { pointer: "/namespace".to_owned(), detail });
+        }
         if self.name == *name {
             return Ok(());
         }
@@ -93,6 +97,7 @@ mod tests {
         assert!(again.runs_like(&again.clone()) && again != after);
         let wrong = |patch: Value| before.patched(&patch).unwrap_err().remove(0).pointer;
         assert_eq!(wrong(json!({"name": "two"})), "/name");
+        assert_eq!(wrong(json!({"namespace": "other"})), "/namespace");
         assert_eq!(wrong(json!({"specs": 1})), "/specs");
         assert_eq!(wrong(json!({"specs": null})), "/specs");
         assert_eq!(wrong(json!([])), "");

@@ -182,7 +182,7 @@ impl Row {
     /// If it is deleted.
     pub fn update(&mut self, definition: ObserverDefinition, now: Timestamp, policy: &RowPolicy) -> Asked {
         self.refuse_deleted()?;
-        let definition = self.with_batch_limit(definition);
+        let definition = self.with_implied_limits(definition);
         if definition == *self.definition {
             return Ok(false);
         }

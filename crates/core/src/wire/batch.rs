@@ -1,7 +1,7 @@
 //! What managers publish about batches, to the exchange of the output of observers.
 
 use crate::clock::Timestamp;
-use crate::id::{BatchId, Name};
+use crate::id::{BatchId, Name, Namespace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +21,9 @@ pub enum BatchMessage {
 pub struct BatchCompleted {
     pub batch: BatchId,
     pub name: Name,
+    /// Missing: `default`.
+    #[serde(default, skip_serializing_if = "Namespace::is_default")]
+    pub namespace: Namespace,
     /// How often the batch has completed, from 1: retried members complete it again. A message with the same batch and
     /// number is a repetition.
     pub completion: u32,

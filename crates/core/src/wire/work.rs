@@ -1,7 +1,7 @@
 //! Work messages: an observer on its way to a service.
 
 use crate::clock::{Timestamp, friendly};
-use crate::id::{Kind, LimitKey, Name, ObserverId};
+use crate::id::{Kind, LimitKey, Name, Namespace, ObserverId};
 use crate::observer::definition::{ObserverDefinition, Overlap, is_one, one};
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
@@ -26,6 +26,9 @@ pub struct Work {
     pub generation: u32,
     pub kind: Kind,
     pub name: Name,
+    /// Missing: `default`.
+    #[serde(default, skip_serializing_if = "Namespace::is_default")]
+    pub namespace: Namespace,
     /// Kept as text: a service passes it to the observer's code and never interprets it.
     #[schemars(with = "Value")]
     pub spec: Box<RawValue>,
@@ -128,6 +131,7 @@ impl Work {
             generation,
             kind: definition.kind.clone(),
             name: definition.name.clone(),
+            namespace: definition.namespace.clone(),
             spec: serde_json::value::to_raw_value(&definition.spec)?,
             labels: definition.labels.clone(),
             retry: definition.retry.clone(),

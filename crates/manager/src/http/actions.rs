@@ -6,6 +6,7 @@ use super::creating::check_kind;
 use super::etag::tag;
 use super::idempotency;
 use super::lookup::{find, not_found, one};
+use super::namespaces;
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::Params;
@@ -19,7 +20,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{Observer, ProblemBody};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::Pool;
+use everwatch_core::id::{Namespace, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::operations::Refusal;
@@ -40,7 +41,7 @@ macro_rules! action {
     ($name:ident, $path:literal, $act:path, $refusals:literal, $doc:literal) => {
         #[doc = $doc]
         #[utoipa::path(post, path = $path, tag = "observers", security(("token" = ["observers:operate"])),
-                            params(("key" = String, Path, description = "id or name"),
+                            params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
                             ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once"),
                             ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or *")),
                             responses((status = 400, body = ProblemBody, description = "bad-header"),
@@ -52,13 +53,14 @@ macro_rules! action {
         pub(crate) async fn $name(
             State(manager): Shared,
             Path(key): Path<String>,
-            params: Params,
+            mut params: Params,
             precondition: Precondition,
             headers: HeaderMap,
         ) -> Result<Response, Problem> {
+            let namespace = params.namespace()?;
             params.finish()?;
             let once = idempotency::action(&headers, stringify!($name))?;
-            plain(&manager, &key, (stringify!($name), $act, once), &precondition).await
+            plain(&manager, (&namespace, &key), (stringify!($name), $act, once), &precondition).await
         }
     };
 }
@@ -101,11 +103,11 @@ action!(
 
 async fn plain(
     manager: &Arc<Manager>,
-    key: &str,
+    (namespace, key): (&Namespace, &str),
     (what, act, once): (&str, Act, Option<Uuid>),
     precondition: &Precondition,
 ) -> Result<Response, Problem> {
-    let row = find(&manager.records, key).await?;
+    let row = find(&manager.records, (namespace, key)).await?;
     let mut unmet = None;
     let acted = act_on(manager, (row, once), key, |row, now, policy| {
         unmet = precondition.check(row).err();
@@ -132,28 +134,30 @@ pub(super) struct MoveTo {
 
 /// Move an observer to another pool, or let its queue choose another service.
 #[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", security(("token" = ["observers:operate"])), request_body = Option<MoveTo>,
-    params(("key" = String, Path, description = "id or name"),
+    params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once")),
     responses((status = 200, body = Observer, description = "nothing to move"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 202, body = Observer, description = "requested"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, observer-paused (without a pool)"),
-    (status = 422, body = ProblemBody, description = "no-service-for-kind")))]
+    (status = 422, body = ProblemBody, description = "no-service-for-kind, pool-not-allowed")))]
 pub(crate) async fn relocate(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
     headers: HeaderMap,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Problem> {
+    let namespace = params.namespace()?;
     params.finish()?;
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager.records, (&namespace, &key)).await?;
     let Some(pool) = pool_of(body)? else { return hand_over(&manager, row, &headers).await };
     let once = idempotency::action(&headers, "move")?;
     let mut definition = ObserverDefinition::clone(&row.definition);
     definition.pool = pool.clone();
-    caller::check_observer(&definition.pool, &definition.kind)?;
+    caller::check_observer(&definition)?;
+    namespaces::check_pool(&manager.records, &definition, &row.definition).await?;
     check_kind(&manager, &definition).await?;
     let acted = act_on(&manager, (row, once), &key, |row, now, policy| {
         let mut definition = ObserverDefinition::clone(&row.definition);

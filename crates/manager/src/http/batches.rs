@@ -4,6 +4,8 @@ mod checking;
 mod creating;
 
 use super::body;
+use super::caller;
+use super::draft::namespace_of;
 use super::idempotency::Identities;
 use super::pagination::Part;
 use super::problem::{Code, Problem};
@@ -16,10 +18,11 @@ use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{Batch, BatchMember, Listed, NewBatch, ProblemBody};
+use everwatch_core::access::Verb;
 use everwatch_core::batch::{
     BatchAction, BatchState, Counts, ENDED_KEPT, NotNow, OPEN_MAX, {self as core},
 };
-use everwatch_core::id::{BatchId, BatchRef, ObserverId};
+use everwatch_core::id::{BatchId, BatchRef, Namespace, ObserverId};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::status::Status;
 use everwatch_store::BatchPart;
@@ -39,20 +42,25 @@ const LIMIT_MAX: usize = ENDED_KEPT + OPEN_MAX;
 /// The response comes when all members exist. A member that is not valid refuses the whole batch. Send an `Idempotency-Key`:
 /// if the request is cut off, the same request with the same key creates the members that are missing.
 #[utoipa::path(post, path = "/v1/batches", tag = "batches", security(("token" = ["batches:write"])), request_body = NewBatch,
-    params(("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key continues the batch that the first one created")),
+    params(("namespace" = Option<String>, Query, description = "the namespace, unless the body names it"),
+    ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key continues the batch that the first one created")),
     responses((status = 201, body = Batch), (status = 400, body = ProblemBody, description = "bad-header"),
-    (status = 409, body = ProblemBody, description = "name-exists, too-many-batches, batch-not-over, batch-over"),
-    (status = 422, body = ProblemBody, description = "invalid, idempotency-key-reused")))]
+    (status = 409, body = ProblemBody, description = "name-exists, too-many-batches, batch-not-over, batch-over, quota-reached"),
+    (status = 422, body = ProblemBody, description = "invalid, idempotency-key-reused, namespace-unknown"),
+    (status = 429, body = ProblemBody, description = "create-quota-reached")))]
 pub(crate) async fn create(
     State(manager): Shared,
-    params: Params,
+    mut params: Params,
     request: Request,
 ) -> Result<Response, Problem> {
+    let given = params.given_namespace()?;
     params.finish()?;
     let headers = request.headers().clone();
     let body = body::read(request, &manager.requests.limits.bodies, BODY_MAX).await?;
-    let draft = checking::checked(body::parsed(body.clone())?).await?;
-    let identities = Identities::reserve(&manager.records, &headers, &body).await?;
+    let namespace = namespace_of(given, &body)?;
+    caller::check_namespace(&namespace)?;
+    let draft = checking::checked(namespace.clone(), body::parsed(body.clone())?).await?;
+    let identities = Identities::reserve(&manager.records, &headers, (&namespace, &body)).await?;
     drop(body);
     let batch = creating::create(&manager, &identities, draft).await?;
     let place = [(header::LOCATION, format!("/v1/batches/{}", batch.id))];
@@ -65,13 +73,16 @@ fn user() -> Option<String> {
     actor::by().and_then(|by| by.who.or(by.from))
 }
 
-async fn find(records: &Records, key: &str) -> Result<core::Batch, Problem> {
+async fn find(records: &Records, (namespace, key): (&Namespace, &str)) -> Result<core::Batch, Problem> {
     let missing = || {
         let key: String = key.chars().take(140).collect();
         Problem::new(Code::NotFound, format!("there is no batch `{key}`"))
     };
-    let Ok(which) = key.parse::<BatchRef>() else { return Err(missing()) };
-    records.store.batch(&which).await?.ok_or_else(missing)
+    let Ok(which) = BatchRef::parse(key, namespace) else { return Err(missing()) };
+    let batch = records.store.batch(&which).await?.ok_or_else(missing)?;
+    let may_see = caller::may_in(Verb::BatchesRead, &batch.namespace);
+    caller::check_namespace(&batch.namespace).map_err(|refused| if may_see { refused } else { missing() })?;
+    Ok(batch)
 }
 
 async fn counts(records: &Records, ids: &[BatchId]) -> Result<BTreeMap<BatchId, Counts>, Problem> {
@@ -88,16 +99,22 @@ async fn shown(records: &Records, batch: core::Batch) -> Result<Batch, Problem> 
 ///
 /// A batch that is over shows its members as they were when it ended.
 #[utoipa::path(get, path = "/v1/batches", tag = "batches", security(("token" = ["batches:read"])),
-    params(("limit" = Option<u32>, Query, description = "the number of batches, 1 to 200 (default 20)")),
+    params(("limit" = Option<u32>, Query, description = "the number of batches, 1 to 200 (default 20)"),
+    ("namespace" = Option<String>, Query, description = "batches of this namespace")),
     responses((status = 200, body = Listed<Batch>)))]
 pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<Json<Listed<Batch>>, Problem> {
     let limit = params.parsed("limit")?.unwrap_or(LIMIT_DEFAULT);
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(bad("limit", format!("1 to {LIMIT_MAX}")));
     }
+    let wanted = params.given_namespace()?;
     params.finish()?;
     let records = &manager.records;
     let mut all = records.store.batches(LIMIT_MAX).await?;
+    all.retain(|it| {
+        let is_wanted = wanted.as_ref().is_none_or(|wanted| it.namespace == *wanted);
+        is_wanted && caller::may_in(Verb::BatchesRead, &it.namespace)
+    });
     let total = all.len() as u64;
     all.truncate(limit);
     let open: Vec<BatchId> = all.iter().filter(|it| !it.state.is_over()).map(|it| it.id).collect();
@@ -112,21 +129,22 @@ pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<J
 
 /// Read a batch: its members by status, its progress, its rate and the time left.
 #[utoipa::path(get, path = "/v1/batches/{key}", tag = "batches", security(("token" = ["batches:read"])),
-    params(("key" = String, Path, description = "id, or name (the newest of that name)")),
+    params(("key" = String, Path, description = "id, or name (the newest of that name)"), ("namespace" = Option<String>, Query, description = "the namespace of the name")),
     responses((status = 200, body = Batch), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn read(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
 ) -> Result<Json<Batch>, Problem> {
+    let namespace = params.namespace()?;
     params.finish()?;
-    let batch = find(&manager.records, &key).await?;
+    let batch = find(&manager.records, (&namespace, &key)).await?;
     Ok(Json(shown(&manager.records, batch).await?))
 }
 
 /// List the members of a batch with their results and errors, in the order of the request.
 #[utoipa::path(get, path = "/v1/batches/{key}/observers", tag = "batches", security(("token" = ["batches:read"])),
-    params(("key" = String, Path, description = "id, or name (the newest of that name)"),
+    params(("key" = String, Path, description = "id, or name (the newest of that name)"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("status" = Option<String>, Query, description = "statuses, comma-separated; by default all, including Deleted"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
     responses((status = 200, body = Listed<BatchMember>),
@@ -141,9 +159,10 @@ pub(crate) async fn observers(
     let statuses = statuses.map(|text| text.trim().parse().map_err(|error: String| bad("status", error)));
     let statuses = statuses.collect::<Result<Vec<Status>, _>>()?;
     let part: Part<u32> = Part::read(&mut params)?;
+    let namespace = params.namespace()?;
     params.finish()?;
     let records = &manager.records;
-    let batch = find(records, &key).await?;
+    let batch = find(records, (&namespace, &key)).await?;
     let from = part.after.map_or(0, |after| after.saturating_add(1));
     let wanted = BatchPart { batch: batch.id, statuses: &statuses, from, most: part.limit + 1 };
     let mut rows = records.store.batch_members(&wanted).await?;
@@ -170,58 +189,65 @@ async fn with_results(records: &Records, rows: &[Row]) -> Result<Vec<BatchMember
 
 /// Retry the failed members of a batch: it runs until they have ended, and completes again.
 #[utoipa::path(post, path = "/v1/batches/{key}/retry-failed", tag = "batches", security(("token" = ["batches:write"])),
-    params(("key" = String, Path, description = "id, or name (the newest of that name)")),
+    params(("key" = String, Path, description = "id, or name (the newest of that name)"), ("namespace" = Option<String>, Query, description = "the namespace of the name")),
     responses((status = 200, body = Batch, description = "done, or no member has failed"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "batch-incomplete, batch-not-over, batch-over")))]
 pub(crate) async fn retry_failed(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
 ) -> Result<Json<Batch>, Problem> {
+    let namespace = params.namespace()?;
     params.finish()?;
-    let batch = find(&manager.records, &key).await?;
+    let batch = find(&manager.records, (&namespace, &key)).await?;
     let shown = shown(&manager.records, batch).await?;
     if shown.state == BatchState::Completed && shown.counts[&Status::Failed] == 0 {
         return Ok(Json(shown));
     }
-    act(&manager.records, &key, BatchAction::RetryFailed).await.map(Json)
+    act(&manager.records, (&namespace, &key), BatchAction::RetryFailed).await.map(Json)
 }
 
 /// Cancel a batch: managers delete the members that have not ended.
 #[utoipa::path(post, path = "/v1/batches/{key}/cancel", tag = "batches", security(("token" = ["batches:write"])),
-    params(("key" = String, Path, description = "id, or name (the newest of that name)")),
+    params(("key" = String, Path, description = "id, or name (the newest of that name)"), ("namespace" = Option<String>, Query, description = "the namespace of the name")),
     responses((status = 200, body = Batch, description = "done, or nothing to do"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "batch-over")))]
 pub(crate) async fn cancel(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
 ) -> Result<Json<Batch>, Problem> {
+    let namespace = params.namespace()?;
     params.finish()?;
-    act(&manager.records, &key, BatchAction::Cancel).await.map(Json)
+    act(&manager.records, (&namespace, &key), BatchAction::Cancel).await.map(Json)
 }
 
 /// Delete a batch that is over, with its members.
 #[utoipa::path(delete, path = "/v1/batches/{key}", tag = "batches", security(("token" = ["batches:write"])),
-    params(("key" = String, Path, description = "id, or name (the newest of that name)")),
+    params(("key" = String, Path, description = "id, or name (the newest of that name)"), ("namespace" = Option<String>, Query, description = "the namespace of the name")),
     responses((status = 202, body = Batch, description = "Deleting"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "batch-incomplete, batch-not-over: cancel it first")))]
 pub(crate) async fn delete(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
 ) -> Result<(StatusCode, Json<Batch>), Problem> {
+    let namespace = params.namespace()?;
     params.finish()?;
-    Ok((StatusCode::ACCEPTED, Json(act(&manager.records, &key, BatchAction::Delete).await?)))
+    Ok((StatusCode::ACCEPTED, Json(act(&manager.records, (&namespace, &key), BatchAction::Delete).await?)))
 }
 
-async fn act(records: &Records, key: &str, action: BatchAction) -> Result<Batch, Problem> {
+async fn act(
+    records: &Records,
+    (namespace, key): (&Namespace, &str),
+    action: BatchAction,
+) -> Result<Batch, Problem> {
     let by = user();
     for _ in 0..crate::commit::CAS_TRIES {
-        let before = find(records, key).await?;
+        let before = find(records, (namespace, key)).await?;
         let mut batch = before.clone();
         match batch.act(action, by.as_deref(), records.clock.now()) {
             Err(NotNow(state)) => return Err(not_now(&before, state)),

@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, StatusCode};
 use everwatch_api::{NewObserver, Observer, Outcome, Outcomes, ProblemBody};
 use everwatch_core::access::Verb;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::ObserverId;
+use everwatch_core::id::{Namespace, ObserverId};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::operations::Refusal;
 use everwatch_core::record::row::Row;
@@ -90,18 +90,20 @@ fn outcome(done: Result<(StatusCode, Observer), Problem>) -> Outcome {
 ///
 /// Requests for the same observer, by the same name or id, are processed in order.
 #[utoipa::path(post, path = "/v1/observers:batch", tag = "observers", security(("token" = ["observers:create"]), ("token" = ["observers:delete"]), ("token" = ["observers:operate"])), request_body = Vec<Wish>,
-    params(("idempotency-key" = Option<String>, Header, description = "a batch that is repeated with its key creates and acts once")),
+    params(("namespace" = Option<String>, Query, description = "the namespace of the names and of the bodies that name none"),
+    ("idempotency-key" = Option<String>, Header, description = "a batch that is repeated with its key creates and acts once")),
     responses((status = 422, body = ProblemBody, description = "idempotency-key-reused"),
     (status = 400, body = ProblemBody, description = "bad-header"), (status = 200, body = Outcomes, description = "each with its own status, in order")))]
 pub(crate) async fn batch(
     State(manager): Shared,
-    params: Params,
+    mut params: Params,
     request: Request,
 ) -> Result<Json<Outcomes>, Problem> {
+    let namespace = &params.namespace()?;
     params.finish()?;
     let headers = request.headers().clone();
     let body = body::read(request, &manager.requests.limits.bodies, BODY_MAX).await?;
-    let identities = &Identities::reserve(&manager.records, &headers, &body).await?;
+    let identities = &Identities::reserve(&manager.records, &headers, (namespace, &body)).await?;
     let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
     let Value::Array(wishes) = body else {
         return Err(wrong("must be an array of {\"op\": …}".to_owned()));
@@ -113,7 +115,7 @@ pub(crate) async fn batch(
     let (manager, mut items) = (&manager, Vec::with_capacity(wishes.len()));
     for wave in waves(wishes) {
         let done = futures::stream::iter(wave)
-            .map(|wish| async move { outcome(fulfil(manager, identities, wish).await) })
+            .map(|wish| async move { outcome(fulfil(manager, (identities, namespace), wish).await) })
             .buffered(AT_ONCE);
         items.extend(done.collect::<Vec<_>>().await);
     }
@@ -139,12 +141,12 @@ fn waves(wishes: Vec<Value>) -> Vec<Vec<(usize, Value)>> {
 
 async fn fulfil(
     manager: &Arc<Manager>,
-    identities: &Identities,
+    (identities, namespace): (&Identities, &Namespace),
     (place, wish): (usize, Value),
 ) -> Result<(StatusCode, Observer), Problem> {
     let (id, act): (String, Act) = match body::parsed(wish)? {
         Wish::Create { observer } => {
-            let draft = draft(observer, &made_up_name()?)?;
+            let draft = draft(observer, (namespace, &made_up_name()?))?;
             let made = match identities.of(&manager.records, place).await? {
                 Once::Make(identity) => create_row(manager, identity, draft).await?.1,
                 Once::Made(row) => one(&manager.records, &row).await?,
@@ -152,21 +154,24 @@ async fn fulfil(
             return Ok((StatusCode::CREATED, made));
         }
         Wish::Delete { id } => {
-            return deleted(manager, &id).await;
+            return deleted(manager, (namespace, &id)).await;
         }
         Wish::Pause { id } => (id, Row::pause),
         Wish::Resume { id } => (id, Row::resume),
         Wish::Restart { id } => (id, Row::restart),
         Wish::Retry { id } => (id, Row::retry),
     };
-    acted(manager, (&id, identities.action(place)), act).await
+    acted(manager, (namespace, &id), (identities.action(place), act)).await
 }
 
 type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;
 
-async fn deleted(manager: &Arc<Manager>, key: &str) -> Result<(StatusCode, Observer), Problem> {
-    let row = find(&manager.records, key).await?;
-    caller::check_verb(Verb::ObserversDelete, &row.definition.pool, &row.definition.kind)?;
+async fn deleted(
+    manager: &Arc<Manager>,
+    (namespace, key): (&Namespace, &str),
+) -> Result<(StatusCode, Observer), Problem> {
+    let row = find(&manager.records, (namespace, key)).await?;
+    caller::check_verb(Verb::ObserversDelete, &row.definition)?;
     let row = request_delete(manager, row, key, (None, &Precondition::default())).await?;
     let over = row.verdict().status == Status::Deleted;
     let status = if over { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -175,11 +180,11 @@ async fn deleted(manager: &Arc<Manager>, key: &str) -> Result<(StatusCode, Obser
 
 async fn acted(
     manager: &Arc<Manager>,
-    (key, once): (&str, Option<Uuid>),
-    act: Act,
+    (namespace, key): (&Namespace, &str),
+    (once, act): (Option<Uuid>, Act),
 ) -> Result<(StatusCode, Observer), Problem> {
-    let row = find(&manager.records, key).await?;
-    caller::check_verb(Verb::ObserversOperate, &row.definition.pool, &row.definition.kind)?;
+    let row = find(&manager.records, (namespace, key)).await?;
+    caller::check_verb(Verb::ObserversOperate, &row.definition)?;
     let acted = act_on(manager, (row, once), key, act).await?;
     Ok((acted.status(), one(&manager.records, acted.row()).await?))
 }
@@ -188,7 +193,7 @@ async fn acted(
 #[utoipa::path(delete, path = "/v1/observers", tag = "observers", security(("token" = ["observers:delete"])), params(
     ("expect" = u32, Query, description = "the expected number of observers; if it differs, 409 and no change"),
     ("status" = Option<String>, Query), ("health" = Option<String>, Query),
-    ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query), ("pool" = Option<String>, Query),
+    ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query), ("namespace" = Option<String>, Query), ("pool" = Option<String>, Query),
     ("service" = Option<String>, Query), ("q" = Option<String>, Query),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
     responses((status = 200, body = Outcomes), (status = 409, body = ProblemBody, description = "count-differs")))]
@@ -196,7 +201,7 @@ pub(crate) async fn delete(State(manager): Shared, params: Params) -> Result<Jso
     let ids = found(&manager.records, params).await?;
     let manager = &manager;
     let done = futures::stream::iter(ids)
-        .map(|id| async move { outcome(deleted(manager, &id.to_string()).await) })
+        .map(|id| async move { outcome(deleted(manager, (&Namespace::default(), &id.to_string())).await) })
         .buffered(AT_ONCE);
     Ok(Json(Outcomes { items: done.collect().await }))
 }
@@ -209,7 +214,7 @@ macro_rules! for_all {
             ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once on each observer"),
             ("status" = Option<String>, Query), ("health" = Option<String>, Query),
             ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query),
-            ("pool" = Option<String>, Query), ("service" = Option<String>, Query),
+            ("namespace" = Option<String>, Query), ("pool" = Option<String>, Query), ("service" = Option<String>, Query),
             ("q" = Option<String>, Query),
             ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
             responses((status = 200, body = Outcomes), (status = 400, body = ProblemBody, description = "bad-header"),
@@ -223,7 +228,7 @@ macro_rules! for_all {
             let ids = found(&manager.records, params).await?;
             let manager = &manager;
             let done = futures::stream::iter(ids)
-                .map(|id| async move { outcome(acted(manager, (&id.to_string(), once), $act).await) })
+                .map(|id| async move { outcome(acted(manager, (&Namespace::default(), &id.to_string()), (once, $act)).await) })
                 .buffered(AT_ONCE);
             Ok(Json(Outcomes { items: done.collect().await }))
         }
@@ -248,7 +253,7 @@ async fn found(records: &Records, mut params: Params) -> Result<Vec<ObserverId>,
     if filter == every {
         return Err(bad(
             "label",
-            "give at least one filter: label, kind, pool, service, status, health, reason_code or q",
+            "give at least one filter: label, kind, namespace, pool, service, status, health, reason_code or q",
         ));
     }
     let (mut ids, mut after): (Vec<ObserverId>, Option<ListCursor>) = (Vec::new(), None);

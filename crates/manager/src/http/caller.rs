@@ -2,8 +2,9 @@
 //! functions that read an observer, service or pool for a response check it, so that no handler can forget to.
 
 use super::problem::{Code, Problem};
-use everwatch_core::access::{Principal, Role, Scope, Target, Verb};
-use everwatch_core::id::{Kind, Pool};
+use everwatch_core::access::{Principal, Rights, Scope, Target, Verb};
+use everwatch_core::id::{Name, Namespace, Pool};
+use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::row::Row;
 use std::sync::Arc;
 
@@ -43,9 +44,25 @@ pub(super) fn scope() -> Scope {
     current().principal.and_then(|who| who.rights.scope(Verb::ObserversRead))
 }
 
+/// The namespace of names in a request that names none: the only one of the sender, otherwise `default`.
+pub(super) fn namespace() -> Namespace {
+    current().principal.and_then(|who| who.namespace().cloned()).unwrap_or_default()
+}
+
+fn target(definition: &ObserverDefinition) -> Target<'_> {
+    Target::Observer(&definition.namespace, &definition.pool, &definition.kind)
+}
+
+/// An observer, as refusals name it.
+fn told(definition: &ObserverDefinition) -> String {
+    let ObserverDefinition { namespace, pool, kind, .. } = definition;
+    let within = if namespace.is_default() { String::new() } else { format!(" of namespace {namespace}") };
+    format!(" on kind {kind} in pool {pool}{within}")
+}
+
 /// Whether the specs of such observers may be shown.
-pub(super) fn may_read_spec(pool: &Pool, kind: &Kind) -> bool {
-    permits(Verb::SpecsRead, Target::Observer(pool, kind))
+pub(super) fn may_read_spec(definition: &ObserverDefinition) -> bool {
+    permits(Verb::SpecsRead, target(definition))
 }
 
 /// Whether the specs of all observers may be shown.
@@ -55,7 +72,7 @@ pub(super) fn may_read_all_specs() -> bool {
 
 /// Whether this observer may be shown.
 pub(super) fn may_see(row: &Row) -> bool {
-    permits(Verb::ObserversRead, Target::Observer(&row.definition.pool, &row.definition.kind))
+    permits(Verb::ObserversRead, target(&row.definition))
 }
 
 /// Whether services of this pool may be shown.
@@ -69,16 +86,26 @@ pub(super) fn may_see_pool(pool: &Pool) -> bool {
 }
 
 /// Refuses what the sender may not do to such an observer, by the verb of the route.
-pub(super) fn check_observer(pool: &Pool, kind: &Kind) -> Result<(), Problem> {
-    check(Target::Observer(pool, kind), || format!(" on kind {kind} in pool {pool}"))
+pub(super) fn check_observer(definition: &ObserverDefinition) -> Result<(), Problem> {
+    check(target(definition), || told(definition))
+}
+
+/// Whether the sender may do this in a namespace.
+pub(super) fn may_in(verb: Verb, namespace: &Namespace) -> bool {
+    permits(verb, Target::Namespace(namespace))
+}
+
+/// Refuses what the sender may not do in a namespace, by the verb of the route.
+pub(super) fn check_namespace(namespace: &Namespace) -> Result<(), Problem> {
+    check(Target::Namespace(namespace), || format!(" in namespace {namespace}"))
 }
 
 /// Refuses what the sender may not do to such an observer.
-pub(super) fn check_verb(verb: Verb, pool: &Pool, kind: &Kind) -> Result<(), Problem> {
-    if permits(verb, Target::Observer(pool, kind)) {
+pub(super) fn check_verb(verb: Verb, definition: &ObserverDefinition) -> Result<(), Problem> {
+    if permits(verb, target(definition)) {
         return Ok(());
     }
-    Err(forbidden(&[verb], &format!(" on kind {kind} in pool {pool}")))
+    Err(forbidden(&[verb], &told(definition)))
 }
 
 /// Refuses what the sender may not do to a pool or its services, by the verb of the route.
@@ -100,14 +127,12 @@ fn check(target: Target<'_>, what: impl FnOnce() -> String) -> Result<(), Proble
 }
 
 /// Refuses to give or take away rights that the sender does not have.
-pub(super) fn check_covers(role: &Role) -> Result<(), Problem> {
-    if principal().is_none_or(|who| who.rights.cover(&role.rights())) {
+pub(super) fn check_covers(role: &Name, rights: &Rights) -> Result<(), Problem> {
+    if principal().is_none_or(|who| who.rights.cover(rights)) {
         return Ok(());
     }
-    let detail = format!(
-        "the role {} permits more than your role does: you can give only rights that you have",
-        role.name
-    );
+    let detail =
+        format!("the role {role} permits more than your role does: you can give only rights that you have");
     Err(Problem::new(Code::Forbidden, detail))
 }
 

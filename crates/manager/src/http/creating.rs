@@ -6,6 +6,7 @@ use super::etag::tag;
 use super::idempotency::Identity;
 use super::limits;
 use super::lookup::{one, without_secrets};
+use super::namespaces;
 use super::problem::{Code, Problem};
 use crate::context::Manager;
 use crate::events::actor;
@@ -48,12 +49,14 @@ pub(super) async fn create_as(
 pub(super) async fn create_row(
     manager: &Arc<Manager>,
     identity: Identity,
-    Draft { definition, paused }: Draft,
+    Draft { mut definition, paused }: Draft,
 ) -> Result<(Row, Observer), Problem> {
-    caller::check_verb(Verb::ObserversCreate, &definition.pool, &definition.kind)?;
+    caller::check_verb(Verb::ObserversCreate, &definition)?;
+    limits::drop_own(&mut definition);
     check_kind(manager, &definition).await?;
     limits::check_free(&definition)?;
     limits::check_known(&manager.records, &definition).await?;
+    limits::add_own(&mut definition)?;
     let now = manager.records.clock.now();
     definition.check_at(now).map_err(|error| Problem::invalid(vec![error]))?;
     let id = identity.id();
@@ -86,34 +89,51 @@ pub(super) async fn create_row(
             let shown = one(&manager.records, &row).await?;
             Ok((row, shown))
         }
+        refused => refused_create(manager, identity, &row, refused).await,
+    }
+}
+
+/// The answer to a create that was refused. The same request, sent twice at once, may have created the observer.
+async fn refused_create(
+    manager: &Manager,
+    identity: Identity,
+    row: &Row,
+    refused: Created,
+) -> Result<(Row, Observer), Problem> {
+    let (records, name) = (&manager.records, &row.definition.name);
+    let problem = match refused {
         Created::NameTaken => {
-            // By the same request, sent twice at once?
             if let Identity::Reserved(id) = identity
-                && let Some(row) = manager.records.store.load(&[id]).await?.one()?
+                && let Some(row) = records.store.load(&[id]).await?.one()?
             {
-                let shown = one(&manager.records, &row).await?;
+                let shown = one(records, &row).await?;
                 return Ok((row, shown));
             }
-            Err(Problem::new(Code::NameExists, format!("an observer named {name} exists already")))
+            Problem::new(Code::NameExists, format!("an observer named {name} exists already"))
         }
         Created::NameEnding => {
             let detail = format!("the observer named {name} is being deleted; its name is free after that");
-            Err(Problem::new(Code::NameEnding, detail))
+            Problem::new(Code::NameEnding, detail)
         }
-        Created::NoCapacity => {
-            let detail = without_room(&row.definition.pool, &manager.records.services(SERVICES_AGE).await?);
-            Err(Problem::new(Code::NoCapacity, detail))
-        }
-        Created::LimitReached => Err(limits::reached(&manager.records, &row.definition).await?),
+        Created::LimitReached => limits::reached(records, &row.definition).await?,
         Created::NoCapacityForKind => {
             let (pool, kind) = (&row.definition.pool, &row.definition.kind);
             let detail = format!(
                 "no service of pool {pool} that runs kind {kind} has a free slot; add such a service, or create with \
                  on_full \"queue\""
             );
-            Err(Problem::new(Code::NoCapacity, detail))
+            Problem::new(Code::NoCapacity, detail)
         }
-    }
+        Created::Done | Created::Waits | Created::NoCapacity => {
+            let detail = without_room(&row.definition.pool, &records.services(SERVICES_AGE).await?);
+            Problem::new(Code::NoCapacity, detail)
+        }
+        Created::NamespaceMissing
+        | Created::PoolNotAllowed
+        | Created::ObserversQuota
+        | Created::CreatesQuota => namespaces::refusal(records, &row.definition, refused).await?,
+    };
+    Err(problem)
 }
 
 /// A new observer of a paused pool.
@@ -123,7 +143,11 @@ async fn waits_for_pool(manager: &Manager, row: Row) -> Result<Row, Problem> {
         return Ok(row.created_waiting());
     }
     // A name that is taken is the more lasting obstacle: the create then says so.
-    let holder = manager.records.store.find(&ObserverRef::Name(name.clone())).await?;
+    let holder = manager
+        .records
+        .store
+        .find(&ObserverRef::Name(row.definition.namespace.clone(), name.clone()))
+        .await?;
     if holder.is_some_and(|holder| holder.verdict().status != Status::Deleted) {
         return Ok(row);
     }

@@ -23,7 +23,7 @@ type Shared = State<Arc<Manager>>;
 
 /// Delete an observer: repeatable, in every status.
 #[utoipa::path(delete, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:delete"])), params(
-    ("key" = String, Path, description = "id or name"),
+    ("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("wait" = Option<String>, Query, description = "wait for the end, up to 60s"),
     ("only_if" = Option<String>, Query, description = "Processing; 409 if the status differs"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or *")),
@@ -43,8 +43,9 @@ pub(crate) async fn delete(
     if only_if.is_some_and(|status| status != Status::Processing) {
         return Err(bad("only_if", "only Processing"));
     }
+    let namespace = params.namespace()?;
     params.finish()?;
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager.records, (&namespace, &key)).await?;
     let _permit = if wait.is_zero() { None } else { Some(permit_to_wait(&manager)?) };
     let row = request_delete(&manager, row, &key, (only_if, &precondition)).await?;
     let row = await_row(&manager, row, wait, |row| row.verdict().status == Status::Deleted).await?;

@@ -38,11 +38,12 @@ const ABOUT: &str = "Everwatch runs tasks that never end, its observers, on seve
     id in X-Request-Id.";
 
 /// Every tag of an operation, in the order in which tools list them.
-const TAGS: [(&str, &str); 9] = [
+const TAGS: [(&str, &str); 10] = [
     ("observers", "Observers: create, read, change, delete and act on them, one or many at a time."),
     ("batches", "Observers that are created together, run a few at a time and are completed together."),
     ("rollouts", "One patch for many observers, a few at a time."),
     ("services", "The services that run observers, their pools and their kinds."),
+    ("namespaces", "The parts of the deployment that belong to different teams: their quotas and pools."),
     ("limits", "How many observers that name a key run at once."),
     ("rates", "How many requests all services together send per second."),
     ("events", "What happened, as a list and as a stream."),

@@ -1,7 +1,9 @@
 //! Definitions in request bodies: complete ones, and merge patches (RFC 7396).
 
+use super::caller;
 use super::problem::Problem;
-use everwatch_core::id::Name;
+use super::query::bad;
+use everwatch_core::id::{Name, Namespace};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::observer::patch;
 use serde_json::Value;
@@ -12,9 +14,33 @@ pub(super) struct Draft {
     pub(super) paused: Option<bool>,
 }
 
-/// Reads a body; `desired` beside the members of an observer is `running` or `paused`.
-pub(super) fn draft(mut body: Value, fallback: &Name) -> Result<Draft, Problem> {
+/// The namespace of what a request creates: its body or its query names it, otherwise it is the only one of the sender, or
+/// `default`.
+pub(super) fn namespace_of(given: Option<Namespace>, body: &Value) -> Result<Namespace, Problem> {
+    let in_body = match body.get("namespace") {
+        None | Some(Value::Null) => None,
+        Some(value) => Some(serde_json::from_value::<Namespace>(value.clone()).map_err(|error| {
+            Problem::invalid(vec![FieldError { pointer: "/namespace".to_owned(), detail: error.to_string() }])
+        })?),
+    };
+    match (given, in_body) {
+        (Some(given), Some(in_body)) if given != in_body => {
+            let detail = format!("is {given}, and the body names namespace {in_body}: name one of them");
+            Err(bad("namespace", detail))
+        }
+        (given, in_body) => Ok(given.or(in_body).unwrap_or_else(caller::namespace)),
+    }
+}
+
+/// Reads a body; `desired` beside the members of an observer is `running` or `paused`. Without a namespace or a name in the
+/// body, the observer gets these.
+pub(super) fn draft(mut body: Value, (namespace, fallback): (&Namespace, &Name)) -> Result<Draft, Problem> {
     let mut errors = Vec::new();
+    if let Some(members) = body.as_object_mut()
+        && members.get("namespace").is_none_or(Value::is_null)
+    {
+        members.insert("namespace".to_owned(), namespace.as_str().into());
+    }
     let paused = match body.as_object_mut().and_then(|members| members.remove("desired")) {
         None | Some(Value::Null) => None,
         Some(Value::String(word)) if word == "running" => Some(false),
@@ -35,8 +61,11 @@ pub(super) fn draft(mut body: Value, fallback: &Name) -> Result<Draft, Problem> 
     }
 }
 
-pub(super) fn same_name(definition: &ObserverDefinition, name: &Name) -> Result<(), Problem> {
-    definition.check_name(name).map_err(|error| Problem::invalid(vec![error]))
+pub(super) fn same_name(
+    definition: &ObserverDefinition,
+    (namespace, name): (&Namespace, &Name),
+) -> Result<(), Problem> {
+    definition.check_name(namespace, name).map_err(|error| Problem::invalid(vec![error]))
 }
 
 /// Applies a merge patch (RFC 7396).

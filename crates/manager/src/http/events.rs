@@ -63,7 +63,7 @@ pub(crate) async fn list(
 
 /// Events of one observer, the newest first; with `Accept: text/event-stream`, new events as they happen.
 #[utoipa::path(get, path = "/v1/observers/{key}/events", tag = "events", security(("token" = ["observers:read"])), params(
-    ("key" = String, Path, description = "id or name"),
+    ("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("type" = Option<String>, Query, description = "one or several, comma-separated"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
     ("last-event-id" = Option<i64>, Header, description = "live: the last event that the client has")),
@@ -78,7 +78,8 @@ pub(crate) async fn of_observer(
     mut params: Params,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let observer = Some(find(&manager.records, &key).await?.id);
+    let namespace = params.namespace()?;
+    let observer = Some(find(&manager.records, (&namespace, &key)).await?.id);
     let filter = EventFilter { observer, service: None, kinds: words(&mut params)?, details: true };
     page_or_stream(&manager, params, &headers, filter).await
 }
@@ -197,16 +198,19 @@ impl Follower {
 
 /// The runs of an observer, as far as its events are kept, newest first.
 #[utoipa::path(get, path = "/v1/observers/{key}/runs", tag = "events", security(("token" = ["observers:read"])),
-    params(("key" = String, Path, description = "id or name")),
+    params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name")),
     responses((status = 200, body = Listed<Run>), (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn runs(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
 ) -> Result<Json<Listed<Run>>, Problem> {
+    let namespace = params.namespace()?;
     params.finish()?;
-    let filter =
-        EventFilter { observer: Some(find(&manager.records, &key).await?.id), ..EventFilter::default() };
+    let filter = EventFilter {
+        observer: Some(find(&manager.records, (&namespace, &key)).await?.id),
+        ..EventFilter::default()
+    };
     let mut page = manager.records.store.events(&filter, EventRange::Before(i64::MAX), RUNS_FROM).await?;
     page.events.reverse();
     let mut runs = runs_of(&page.events);

@@ -58,6 +58,7 @@ pub(super) async fn filter(records: &Records, params: &mut Params) -> Result<Fil
         health,
         reasons,
         kind: params.parsed::<Kind>("kind")?,
+        namespace: params.given_namespace()?,
         pool: params.parsed::<Pool>("pool")?,
         service,
         labels,

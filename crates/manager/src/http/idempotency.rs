@@ -6,7 +6,8 @@ use super::caller;
 use super::problem::{Code, Problem};
 use crate::context::records::Records;
 use axum::http::HeaderMap;
-use everwatch_core::id::ObserverId;
+use everwatch_core::access::{Principal, Verb};
+use everwatch_core::id::{Namespace, ObserverId};
 use everwatch_core::record::row::Row;
 use serde_json::Value;
 use std::time::Duration;
@@ -46,8 +47,12 @@ pub(crate) enum Once {
 /// The obvious way stores the key after the create. A manager that dies in between would let the repeated request
 /// create a second observer. Instead, the key reserves the identity first, and a repeated request creates that same
 /// observer.
-pub(crate) async fn reserve(records: &Records, headers: &HeaderMap, body: &Value) -> Result<Once, Problem> {
-    Identities::reserve(records, headers, body).await?.of(records, 0).await
+pub(crate) async fn reserve(
+    records: &Records,
+    headers: &HeaderMap,
+    request: (&Namespace, &Value),
+) -> Result<Once, Problem> {
+    Identities::reserve(records, headers, request).await?.of(records, 0).await
 }
 
 /// The identities that one request reserves: one for each observer that it creates.
@@ -62,11 +67,16 @@ impl Identities {
     pub(crate) async fn reserve(
         records: &Records,
         headers: &HeaderMap,
-        body: &Value,
+        (namespace, body): (&Namespace, &Value),
     ) -> Result<Self, Problem> {
         let fresh = Uuid::from_u128(Uuid::now_v7().as_u128() & !ROOM);
         let Some(key) = key(headers)? else { return Ok(Self { first: fresh, again: false, key: None }) };
-        let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, body.to_string().as_bytes());
+        // A body that leaves out its namespace means another observer in each.
+        let mut text = body.to_string();
+        if !namespace.is_default() {
+            text = format!("{namespace}\n{text}");
+        }
+        let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes());
         let stands =
             records.store.claim(&format!("key/{}", own(key)), &format!("{fresh} {digest}"), KEEP).await?;
         let (first, known) = stands.split_once(' ').unwrap_or_default();
@@ -87,7 +97,11 @@ impl Identities {
             return Ok(Once::Make(Identity::Fresh(id)));
         }
         Ok(match records.store.load(&[id]).await?.one()? {
-            Some(row) => Once::Made(Box::new(row)),
+            Some(row) => {
+                // Its role may have changed since.
+                caller::check_verb(Verb::ObserversCreate, &row.definition)?;
+                Once::Made(Box::new(row))
+            }
             // The identity of an observer that was forgotten is never given to another: its epochs would begin again.
             None if records.store.forgotten(&[id]).await?.contains(&id) => {
                 return Err(deleted(self.key.as_deref().unwrap_or_default()));
@@ -127,9 +141,14 @@ fn digest(what: &str, key: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{what} {}", own(key)).as_bytes())
 }
 
-/// The key with its sender, because each sender has keys of its own. No key contains the separator.
+/// The key with its sender, because each sender has keys of its own. No key contains the separator. A later token of the
+/// same name may have another namespace.
 fn own(key: &str) -> String {
-    caller::principal().map_or_else(|| key.to_owned(), |who| format!("{}\n{key}", who.account()))
+    let own = |who: &Principal| match who.namespace() {
+        Some(namespace) => format!("{}\n{namespace}\n{key}", who.account()),
+        None => format!("{}\n{key}", who.account()),
+    };
+    caller::principal().map_or_else(|| key.to_owned(), |who| own(&who))
 }
 
 fn deleted(key: &str) -> Problem {

@@ -1,6 +1,7 @@
 //! Limits by key.
 
 use super::body::{JsonBody, parsed};
+use super::caller;
 use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::Params;
@@ -94,6 +95,9 @@ pub(crate) async fn put(
     if key.is_of_batch() {
         return Err(wrong("", format!("{key} is the limit of a batch: its max_running sets it")));
     }
+    if key.is_of_namespace() {
+        return Err(wrong("", format!("{key} is the limit of a namespace: its quota `running` sets it")));
+    }
     if !(1..=MAX_MAX).contains(&max) {
         return Err(wrong("/max", format!("is {max}: must be 1 to {MAX_MAX}")));
     }
@@ -130,6 +134,10 @@ pub(crate) async fn delete(
         let detail = format!("{key} is the limit of a batch: it is deleted with the batch");
         return Err(Problem::new(Code::LimitInUse, detail));
     }
+    if pattern.is_of_namespace() {
+        let detail = format!("{key} is the limit of a namespace: it is deleted with the namespace");
+        return Err(Problem::new(Code::LimitInUse, detail));
+    }
     match manager.records.store.delete_limit(&pattern).await? {
         LimitDeleted::Missing => Err(missing(&key)),
         LimitDeleted::InUse(count) => {
@@ -163,19 +171,45 @@ fn not_found(key: &str) -> Problem {
 
 /// Refuses the limit of a batch in the create of an observer that is no member.
 pub(super) fn check_free(definition: &ObserverDefinition) -> Result<(), Problem> {
-    match definition.limits.iter().find(|key| key.is_of_batch()) {
-        Some(key) => Err(wrong("/limits", format!("{key} is the limit of a batch: only its members use it"))),
+    match definition.limits.iter().find(|key| key.is_implied()) {
+        Some(key) if key.is_of_batch() => {
+            Err(wrong("/limits", format!("{key} is the limit of a batch: only its members use it")))
+        }
+        Some(key) => Err(wrong(
+            "/limits",
+            format!("{key} is the limit of another namespace: only its observers use it"),
+        )),
         None => Ok(()),
     }
 }
 
+/// Takes out the limit of the observer's own namespace, which definitions read from the API may contain.
+pub(super) fn drop_own(definition: &mut ObserverDefinition) {
+    if let Some(own) = LimitKey::of_namespace(&definition.namespace) {
+        definition.limits.remove(&own);
+    }
+}
+
+/// Adds the limit of the observer's namespace, which counts as one of its limits.
+pub(super) fn add_own(definition: &mut ObserverDefinition) -> Result<(), Problem> {
+    let Some(own) = LimitKey::of_namespace(&definition.namespace) else { return Ok(()) };
+    if definition.limits.len() >= LIMITS_MAX {
+        let detail = format!("names {LIMITS_MAX} limits, and its namespace is one more: name one less");
+        return Err(wrong("/limits", detail));
+    }
+    definition.limits.insert(own);
+    Ok(())
+}
+
 /// Refuses more limits than an observer may have together with the limit of its batch, which no change removes.
 pub(super) fn check_room(changed: &ObserverDefinition, seen: &ObserverDefinition) -> Result<(), Problem> {
-    let own = changed.limits.iter().filter(|key| !key.is_of_batch()).count();
-    let of_batch = seen.limits.iter().filter(|key| key.is_of_batch()).count();
-    if own + of_batch > LIMITS_MAX {
+    let own = changed.limits.iter().filter(|key| !key.is_implied()).count();
+    let implied = seen.limits.iter().filter(|key| key.is_implied()).count();
+    if own + implied > LIMITS_MAX {
+        let others =
+            if seen.limits.iter().any(LimitKey::is_of_batch) { "its batch" } else { "its namespace" };
         let detail =
-            format!("names {own} limits, and its batch limits it, too: at most {LIMITS_MAX} together");
+            format!("names {own} limits, and {others} limits it, too: at most {LIMITS_MAX} together");
         return Err(wrong("/limits", detail));
     }
     Ok(())
@@ -226,7 +260,9 @@ async fn use_of(records: &Records, key: &LimitKey) -> Result<UseOf, Problem> {
         return Ok(UseOf { is_full: true, text });
     };
     let (used, waiting) = records.store.limit_counts(key).await?;
-    let users = records.store.limit_users(key, false, NAMED_MAX).await?;
+    // The users may be observers that the sender may not know.
+    let may_name = caller::scope().is_none();
+    let users = if may_name { records.store.limit_users(key, false, NAMED_MAX).await? } else { Vec::new() };
     let names: Vec<&str> = users.iter().map(|it| it.name.as_str()).collect();
     let more = if used > names.len() as u64 { " and others" } else { "" };
     let by = if names.is_empty() { String::new() } else { format!(" by {}{more}", names.join(", ")) };

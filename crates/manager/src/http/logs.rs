@@ -47,7 +47,7 @@ enum Form {
 /// observer that does not run, the remaining lines of its last run and a reason. `Accept: text/plain`: one line each,
 /// without ids.
 #[utoipa::path(get, path = "/v1/observers/{key}/logs", tag = "observers", security(("token" = ["logs:read"])), params(
-    ("key" = String, Path, description = "id or name"),
+    ("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("tail" = Option<u32>, Query, description = "the most lines to return: 1 to 1000 (default 100)"),
     ("after" = Option<String>, Query, description = "the id of a line: the lines after it, the oldest first"),
     ("follow" = Option<bool>, Query, description = "follow: events `line`, `note` (moved, waiting) and `end`"),
@@ -78,9 +78,10 @@ pub(crate) async fn read(
         Some("false") => false,
         Some(_) => return Err(bad("follow", "true or false")),
     };
+    let namespace = params.namespace()?;
     params.finish()?;
     let form = if accepts(PLAIN) { Form::Plain } else { Form::Structured };
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager.records, (&namespace, &key)).await?;
     if follow {
         let after = seen(&headers)?.or(after);
         return Ok(live(Follower::new(&manager, row.id, after, most)?, form));

@@ -6,7 +6,7 @@ use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::context::records::Records;
 use everwatch_api::{Observer, ServiceName};
-use everwatch_core::id::{Name, ObserverRef, ServiceId};
+use everwatch_core::id::{Name, Namespace, ObserverRef, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_store::Place;
 use serde_json::Value;
@@ -14,9 +14,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 use uuid::Uuid;
 
-pub(super) async fn find(records: &Records, key: &str) -> Result<Row, Problem> {
+/// The observer of this id, or of this name in this namespace.
+pub(super) async fn find(records: &Records, (namespace, key): (&Namespace, &str)) -> Result<Row, Problem> {
     // What cannot be a name cannot be there.
-    let Ok(which) = key.parse::<ObserverRef>() else { return Err(not_found(key)) };
+    let Ok(which) = ObserverRef::parse(key, namespace) else { return Err(not_found(key)) };
     let row = records.store.find(&which).await?.ok_or_else(|| not_found(key))?;
     check(&row, key)?;
     Ok(row)
@@ -25,17 +26,13 @@ pub(super) async fn find(records: &Records, key: &str) -> Result<Row, Problem> {
 /// Refuses what the role of the sender does not permit on this observer. If it does not permit to read the observer, the
 /// response is the same as for a missing one.
 pub(super) fn check(row: &Row, key: &str) -> Result<(), Problem> {
-    let (pool, kind) = (&row.definition.pool, &row.definition.kind);
-    caller::check_observer(pool, kind).map_err(
-        |problem| {
-            if caller::may_see(row) { problem } else { not_found(key) }
-        },
-    )
+    let hidden = |problem| if caller::may_see(row) { problem } else { not_found(key) };
+    caller::check_observer(&row.definition).map_err(hidden)
 }
 
 /// Removes the spec from a response, unless the role of the sender permits to read it.
 pub(super) fn without_secrets(mut shown: Observer, row: &Row) -> Observer {
-    if !caller::may_read_spec(&row.definition.pool, &row.definition.kind) {
+    if !caller::may_read_spec(&row.definition) {
         shown.spec = Value::Null;
     }
     shown

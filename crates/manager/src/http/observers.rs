@@ -2,7 +2,7 @@
 
 use super::body::JsonBody;
 use super::creating::{create_as, created, made_up_name};
-use super::draft::draft;
+use super::draft::{draft, namespace_of};
 use super::etag::tag;
 use super::filter::{filter, sort_value};
 use super::idempotency::{self, Once};
@@ -31,20 +31,23 @@ type Shared = State<Arc<Manager>>;
 
 /// Create an observer.
 #[utoipa::path(post, path = "/v1/observers", tag = "observers", security(("token" = ["observers:create"])), request_body = NewObserver,
-    params(("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key returns the observer that the first one created")),
+    params(("namespace" = Option<String>, Query, description = "the namespace, unless the body names it"),
+    ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key returns the observer that the first one created")),
     responses((status = 201, body = Observer), (status = 400, body = ProblemBody, description = "bad-header"),
-    (status = 409, body = ProblemBody, description = "name-exists"),
-    (status = 422, body = ProblemBody, description = "no-service-for-kind, idempotency-key-reused"),
+    (status = 409, body = ProblemBody, description = "name-exists, quota-reached"),
+    (status = 422, body = ProblemBody, description = "no-service-for-kind, idempotency-key-reused, namespace-unknown, pool-not-allowed"),
+    (status = 429, body = ProblemBody, description = "create-quota-reached"),
     (status = 503, body = ProblemBody, description = "no-capacity, pool-paused, name-ending, stopping")))]
 pub(crate) async fn create(
     State(manager): Shared,
-    params: Params,
+    mut params: Params,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
+    let namespace = namespace_of(params.given_namespace()?, &body)?;
     params.finish()?;
-    let draft = draft(body.clone(), &made_up_name()?)?;
-    match idempotency::reserve(&manager.records, &headers, &body).await? {
+    let draft = draft(body.clone(), (&namespace, &made_up_name()?))?;
+    match idempotency::reserve(&manager.records, &headers, (&namespace, &body)).await? {
         Once::Make(identity) => create_as(&manager, identity, draft).await,
         Once::Made(row) => Ok(created(&row, &one(&manager.records, &row).await?)),
     }
@@ -62,7 +65,7 @@ struct Start {
     ("status" = Option<String>, Query, description = "one or several, comma-separated; default all but Deleted"),
     ("health" = Option<String>, Query, description = "one or several of running, restarting, waiting, moving, stopping, comma-separated"),
     ("reason_code" = Option<String>, Query, description = "one or several, comma-separated"),
-    ("kind" = Option<String>, Query), ("pool" = Option<String>, Query),
+    ("kind" = Option<String>, Query), ("namespace" = Option<String>, Query, description = "observers of this namespace"), ("pool" = Option<String>, Query),
     ("service" = Option<String>, Query, description = "id or name of the holder"),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
     ("q" = Option<String>, Query, description = "part of the name"),
@@ -89,7 +92,7 @@ pub(crate) async fn list(
 
 /// Read an observer, or wait until it has a status or has changed.
 #[utoipa::path(get, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:read"])), params(
-    ("key" = String, Path, description = "id or name"),
+    ("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("wait_for" = Option<String>, Query, description = "status=X: respond when the observer has this status or can no longer reach it; change: when it was modified"),
     ("modified_at" = Option<String>, Query, description = "with wait_for=change, in UTC as the API returns it: respond when modified_at differs from this time, at once if it already does. The response has the current state; earlier ones are skipped. Changes of only the place in line, the health or the reason that other rows cause do not count"),
     ("wait" = Option<String>, Query, description = "the longest wait, up to 60s (default 10s)"),
@@ -107,8 +110,9 @@ pub(crate) async fn read(
 ) -> Result<Response, Problem> {
     let awaited = Awaited::read(&mut params)?;
     let wait = params.wait()?;
+    let namespace = params.namespace()?;
     params.finish()?;
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager.records, (&namespace, &key)).await?;
     let row = match awaited {
         None => row,
         Some(awaited) => {

@@ -11,7 +11,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use everwatch_api::ProblemBody;
+use everwatch_api::{ProblemBody, QuotaUse};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_door::quota::Exceeded;
 use everwatch_store::StoreError;
@@ -25,11 +25,22 @@ pub(crate) struct Problem {
     code: Code,
     detail: String,
     errors: Vec<FieldError>,
+    quota: Option<Box<QuotaUse>>,
 }
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new() }
+        Self { code, detail: detail.into(), errors: Vec::new(), quota: None }
+    }
+    /// Adds what to do next.
+    pub(crate) fn and(mut self, next: &str) -> Self {
+        self.detail = format!("{}; {next}", self.detail);
+        self
+    }
+    /// Adds the quota that refuses the request.
+    pub(crate) fn of_quota(mut self, quota: QuotaUse) -> Self {
+        self.quota = Some(Box::new(quota));
+        self
     }
     /// Adds one error for each member.
     pub(crate) fn with(mut self, errors: Vec<FieldError>) -> Self {
@@ -50,7 +61,7 @@ impl Problem {
             .map(|error| format!("{} {}", error.pointer, error.detail).trim().to_owned())
             .collect::<Vec<_>>()
             .join("; ");
-        Self { code: Code::Invalid, detail, errors }
+        Self { code: Code::Invalid, detail, errors, quota: None }
     }
 
     /// What is wrong, by member.
@@ -69,6 +80,7 @@ impl Problem {
             instance: instance.to_owned(),
             code: code.to_owned(),
             errors: self.errors.clone(),
+            quota: self.quota.as_deref().cloned(),
             request_id: None,
         }
     }

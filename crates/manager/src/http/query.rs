@@ -1,9 +1,11 @@
 //! Query parameters, read one by one: an unknown, repeated or malformed one is a 400 that names it.
 
+use super::caller;
 use super::problem::{Code, Problem};
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use everwatch_core::clock::parse_duration;
+use everwatch_core::id::Namespace;
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
@@ -71,6 +73,16 @@ impl Params {
     ) -> Result<Option<T>, Problem> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         text.parse().map(Some).map_err(|error| bad(name, error))
+    }
+
+    /// The namespace that the query names.
+    pub(crate) fn given_namespace(&mut self) -> Result<Option<Namespace>, Problem> {
+        self.parsed("namespace")
+    }
+
+    /// The namespace of the names in the request: the one that the query names, the only one of the sender, or `default`.
+    pub(crate) fn namespace(&mut self) -> Result<Namespace, Problem> {
+        Ok(self.given_namespace()?.unwrap_or_else(caller::namespace))
     }
 
     /// How long to wait.

@@ -13,16 +13,17 @@ type Shared = State<Arc<Manager>>;
 
 /// The result of a completed observer.
 #[utoipa::path(get, path = "/v1/observers/{key}/result", tag = "observers", security(("token" = ["observers:read"])),
-    params(("key" = String, Path, description = "id or name")),
+    params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name")),
     responses((status = 200, body = ObserverResult),
         (status = 404, body = ProblemBody, description = "not-found: no such observer, or it has no result")))]
 pub(crate) async fn read(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
 ) -> Result<Json<ObserverResult>, Problem> {
+    let namespace = params.namespace()?;
     params.finish()?;
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager.records, (&namespace, &key)).await?;
     let Some(result) = manager.records.store.result(row.id).await? else {
         let (name, status) = (&row.definition.name, row.verdict().status);
         let detail = format!(

@@ -70,9 +70,9 @@ pub(crate) async fn put(
         Problem::invalid(vec![FieldError { pointer: String::new(), detail: error.to_string() }])
     })?;
     let role = access::Role::parse(name, body).map_err(Problem::invalid)?;
-    caller::check_covers(&role)?;
+    caller::check_covers(&role.name, &role.rights())?;
     if let Some(before) = manager.accounts.accounts().role(&role.name) {
-        caller::check_covers(&before)?;
+        caller::check_covers(&before.name, &before.rights())?;
     }
     let written = manager.records.store.put_role(&role).await?;
     manager.accounts.refresh(manager.records.store.as_ref()).await?;
@@ -107,7 +107,7 @@ pub(crate) async fn delete(
     }
     let Ok(role) = Name::new(&name) else { return Err(not_found(&name)) };
     if let Some(before) = manager.accounts.accounts().role(&role) {
-        caller::check_covers(&before)?;
+        caller::check_covers(&before.name, &before.rights())?;
     }
     match manager.records.store.delete_role(&role, manager.records.clock.now()).await? {
         RoleDeleted::Done => {

@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{Listed, NewRollout, ProblemBody, Rollout, RolloutMember, RolloutSelector};
 use everwatch_core::clock::{parse_duration, show};
-use everwatch_core::id::{Name, RolloutId, RolloutRef};
+use everwatch_core::id::{Name, Namespace, RolloutId, RolloutRef};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::row::{Desired, Row};
 use everwatch_core::rollout::{
@@ -71,7 +71,7 @@ pub(crate) async fn start(
     let wanted: NewRollout = parsed(body.clone())?;
     let draft = checked(wanted, &body)?;
     let filter = selected(&draft.selector)?;
-    let (id, again) = Identities::reserve(records, &headers, &body).await?.single();
+    let (id, again) = Identities::reserve(records, &headers, (&Namespace::default(), &body)).await?.single();
     let id = RolloutId(id);
     if again && let Some(known) = records.store.rollout(&RolloutRef::Id(id)).await? {
         return Ok(created(known));

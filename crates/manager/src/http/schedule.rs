@@ -17,7 +17,7 @@ const NEXT_DEFAULT: usize = 10;
 
 /// The next times of the schedule of an observer.
 #[utoipa::path(get, path = "/v1/observers/{key}/schedule", tag = "observers", security(("token" = ["observers:read"])),
-    params(("key" = String, Path, description = "id or name"),
+    params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("next" = Option<u32>, Query, description = "the number of times, 1 to 100 (default 10)")),
     responses((status = 200, body = ScheduleTimes),
         (status = 404, body = ProblemBody, description = "not-found"),
@@ -31,8 +31,9 @@ pub(crate) async fn read(
     if !(1..=PREVIEW_MAX).contains(&count) {
         return Err(bad("next", format!("1 to {PREVIEW_MAX}")));
     }
+    let namespace = params.namespace()?;
     params.finish()?;
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager.records, (&namespace, &key)).await?;
     let Some(schedule) = &row.definition.schedule else {
         let name = &row.definition.name;
         return Err(Problem::new(Code::NoSchedule, format!("observer {name} has no schedule: add one")));

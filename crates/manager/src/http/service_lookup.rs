@@ -7,7 +7,7 @@ use crate::fleet::orders;
 use everwatch_api::Service;
 use everwatch_core::capacity::maintenance::{OrderBook, room_by_pool};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{ObserverRef, Pool, ServiceId};
+use everwatch_core::id::{Name, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::service::ServiceRow;
 use everwatch_store::StoreError;
 use std::collections::BTreeMap;
@@ -34,10 +34,13 @@ impl ServiceViews {
 
 /// By id, or the newest of a name.
 pub(super) async fn find(records: &Records, key: &str) -> Result<ServiceRow, Problem> {
-    let found = match key.parse::<ObserverRef>() {
-        Ok(ObserverRef::Id(id)) => records.store.service(&ServiceId(id.0).into()).await?,
-        Ok(ObserverRef::Name(name)) => records.store.service(&name.into()).await?,
-        Err(_) => None,
+    let which = match key.parse::<ServiceId>() {
+        Ok(id) => Some(ServiceRef::Id(id)),
+        Err(_) => Name::new(key).ok().map(ServiceRef::Name),
+    };
+    let found = match which {
+        Some(which) => records.store.service(&which).await?,
+        None => None,
     };
     let shown: String = key.chars().take(140).collect();
     let not_found = || Problem::new(Code::NotFound, format!("there is no service `{shown}`"));

@@ -76,6 +76,7 @@ pub(super) async fn begin(
         id: secret.id.clone(),
         name,
         role: who.role.clone(),
+        namespace: manager.accounts.accounts().namespace_of(who),
         origin: Origin::Session { of },
         created_at: now,
         created_by: who.name.clone(),

@@ -2,6 +2,7 @@
 
 use super::body::{JsonBody, OptionalJson, parsed};
 use super::caller;
+use super::namespaces;
 use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::Params;
@@ -15,7 +16,7 @@ use everwatch_core::access::{
     self, BuiltIn, Credential, Origin, Principal, Role, Secret, Target, TokenId, Verb,
 };
 use everwatch_core::clock::{Timestamp, parse_duration, show};
-use everwatch_core::id::Name;
+use everwatch_core::id::{Name, Namespace};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_store::TokenAdded;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ fn own_name() -> String {
     caller::principal().map_or_else(|| "anybody".to_owned(), |who| who.name.clone())
 }
 
-/// A role that may be given: its rights are among those of the sender.
+/// A role that exists.
 fn role(manager: &Manager, name: &Name, pointer: &str) -> Result<Role, Problem> {
     let Some(role) = manager.accounts.accounts().role(name) else {
         let built_in = BuiltIn::ALL.map(BuiltIn::as_str).join(", ");
@@ -55,8 +56,17 @@ fn role(manager: &Manager, name: &Name, pointer: &str) -> Result<Role, Problem> 
         );
         return Err(wrong(pointer, detail));
     };
-    caller::check_covers(&role)?;
     Ok(role)
+}
+
+/// The namespace of a new token. It must exist, so that a mistake does not make a token that can do nothing.
+async fn namespace(manager: &Manager, name: Option<&str>) -> Result<Option<Namespace>, Problem> {
+    let Some(name) = name else { return Ok(None) };
+    let name = Namespace::new(name).map_err(|error| wrong("/namespace", error.to_string()))?;
+    if !name.is_default() && manager.records.store.namespace(&name).await?.is_none() {
+        return Err(wrong("/namespace", namespaces::missing(&name)));
+    }
+    Ok(Some(name))
 }
 
 fn lifetime(manager: &Manager, text: Option<&str>) -> Result<Duration, Problem> {
@@ -82,13 +92,17 @@ pub(crate) async fn create(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let NewToken { name, role: role_name, expires_in } = parsed(body)?;
+    let NewToken { name, role: role_name, namespace, expires_in } = parsed(body)?;
     let name = Name::new(&name).map_err(|error| wrong("/name", error.to_string()))?;
     let role_name = Name::new(&role_name).map_err(|error| wrong("/role", error.to_string()))?;
     let role = role(&manager, &role_name, "/role")?;
+    let namespace = self::namespace(&manager, namespace.as_deref()).await?;
+    let rights = namespace.as_ref().map_or_else(|| role.rights(), |it| role.rights().within(it));
+    // Its rights must be among those of the sender.
+    caller::check_covers(&role.name, &rights)?;
     let lives = lifetime(&manager, expires_in.as_deref())?;
     let first = !manager.accounts.require_token();
-    if first && !role.rights().permits(Verb::TokensWrite, Target::Deployment) {
+    if first && !rights.permits(Verb::TokensWrite, Target::Deployment) {
         let detail = "must permit tokens:write for the first token, as admin does: from then on every request needs a \
                       token";
         return Err(wrong("/role", detail));
@@ -98,6 +112,7 @@ pub(crate) async fn create(
         id: secret.id.clone(),
         name,
         role: role.name,
+        namespace,
         origin: Origin::Created,
         created_at: now,
         created_by: own_name(),
@@ -135,8 +150,8 @@ fn location(id: &TokenId) -> [(header::HeaderName, String); 1] {
 }
 
 fn shown(secret: &Secret, token: &access::Token, now: Timestamp) -> Json<CreatedToken> {
-    let Token { id, name, role, expires_at, previous_until, .. } = Token::of(token, now);
-    Json(CreatedToken { token: secret.text.clone(), id, name, role, expires_at, previous_until })
+    let Token { id, name, role, namespace, expires_at, previous_until, .. } = Token::of(token, now);
+    Json(CreatedToken { token: secret.text.clone(), id, name, role, namespace, expires_at, previous_until })
 }
 
 /// List tokens. Those that have ended are listed for a day.
@@ -192,7 +207,7 @@ pub(super) async fn change(
         let before = find(manager, key).await?;
         // A role that was deleted has no rights.
         if let Some(role) = manager.accounts.accounts().role(&before.role) {
-            caller::check_covers(&role)?;
+            caller::check_covers(&role.name, &before.rights(role.rights()))?;
         }
         let after = change(&before);
         if manager.records.store.change_token(&before, &after).await? {
@@ -276,6 +291,7 @@ pub(crate) async fn whoami(params: Params) -> Result<Json<Whoami>, Problem> {
             authentication: false,
             name: None,
             role: None,
+            namespace: None,
             token: None,
             session: false,
             credential: None,
@@ -299,6 +315,7 @@ pub(super) fn told(who: &Principal) -> Whoami {
         authentication: true,
         name: Some(who.name.clone()),
         role: Some(who.role.to_string()),
+        namespace: who.namespace().map(ToString::to_string),
         token: who.token().map(ToString::to_string),
         session: matches!(who.credential, Credential::Session(_)),
         credential: Some(credential.to_owned()),

@@ -4,11 +4,12 @@ use super::actions::act_on;
 use super::body::JsonBody;
 use super::caller;
 use super::creating::{check_kind, create_as};
-use super::draft::{Draft, draft, merged, same_name};
+use super::draft::{Draft, draft, merged, namespace_of, same_name};
 use super::etag::tag;
 use super::idempotency::Identity;
 use super::limits;
 use super::lookup::{check, find, not_found, one};
+use super::namespaces;
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::Params;
@@ -19,7 +20,7 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{NewObserver, Observer, ObserverPatch, ProblemBody};
 use everwatch_core::access::Verb;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{ObserverId, ObserverRef};
+use everwatch_core::id::{Name, Namespace, ObserverId, ObserverRef};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::operations::Refusal;
 use everwatch_core::record::row::Row;
@@ -33,7 +34,7 @@ type Shared = State<Arc<Manager>>;
 /// Change some members of an observer. The value null restores the default of a member.
 #[utoipa::path(patch, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:update"])),
     request_body(content = ObserverPatch, content_type = "application/merge-patch+json"),
-    params(("key" = String, Path, description = "id or name"),
+    params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or * for any"),
     ("if-none-match" = Option<String>, Header, description = "*: only if no observer has this name")),
     responses((status = 200, body = Observer, description = "changed, or nothing to change"),
@@ -41,33 +42,34 @@ type Shared = State<Arc<Manager>>;
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, finish-at-passed, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
-    (status = 422, body = ProblemBody, description = "no-service-for-kind, limit-unknown")))]
+    (status = 422, body = ProblemBody, description = "no-service-for-kind, limit-unknown, pool-not-allowed")))]
 pub(crate) async fn patch(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
     precondition: Precondition,
     JsonBody(patch): JsonBody,
 ) -> Result<Response, Problem> {
+    let namespace = params.namespace()?;
     params.finish()?;
     let patched = |row: &Row| {
         let body = serde_json::to_value(&row.definition)
             .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-        draft(merged(body, &patch)?, &row.definition.name)
+        draft(merged(body, &patch)?, own_names(row))
     };
-    change_into(&manager, &key, &precondition, patched).await
+    change_into(&manager, (&namespace, &key), &precondition, patched).await
 }
 
 /// Changes an observer to what `draft_of` makes of it. Another change may come between the read and the save: then the draft
 /// is made again, of the changed row.
 pub(super) async fn change_into(
     manager: &Arc<Manager>,
-    key: &str,
+    (namespace, key): (&Namespace, &str),
     precondition: &Precondition,
     draft_of: impl Fn(&Row) -> Result<Draft, Problem> + Send + Sync,
 ) -> Result<Response, Problem> {
     for _ in 0..crate::commit::CAS_TRIES {
-        let row = find(&manager.records, key).await?;
+        let row = find(&manager.records, (namespace, key)).await?;
         precondition.check(&row)?;
         let draft = draft_of(&row)?;
         if let Some(changed) = apply(manager, &row, key, draft).await? {
@@ -77,32 +79,38 @@ pub(super) async fn change_into(
     Err(contended(key))
 }
 
+fn own_names(row: &Row) -> (&Namespace, &Name) {
+    (&row.definition.namespace, &row.definition.name)
+}
+
 fn contended(key: &str) -> Problem {
     Problem::new(Code::Contended, format!("observer `{key}` keeps changing: read it again and retry"))
 }
 
 /// Create an observer of this name, or replace its definition.
 #[utoipa::path(put, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:update"])), request_body = NewObserver,
-    params(("key" = String, Path, description = "name"),
+    params(("key" = String, Path, description = "name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or * for any"),
     ("if-none-match" = Option<String>, Header, description = "*: only if no observer has this name")),
     responses((status = 200, body = Observer, description = "changed, or nothing to change"),
     (status = 201, body = Observer, description = "created"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found (by id)"),
-    (status = 409, body = ProblemBody, description = "name-exists, observer-deleted, finish-at-passed, changed-too-often"),
+    (status = 409, body = ProblemBody, description = "name-exists, quota-reached, observer-deleted, finish-at-passed, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
-    (status = 422, body = ProblemBody, description = "no-service-for-kind, limit-unknown"),
+    (status = 422, body = ProblemBody, description = "no-service-for-kind, limit-unknown, namespace-unknown, pool-not-allowed"),
+    (status = 429, body = ProblemBody, description = "create-quota-reached"),
     (status = 503, body = ProblemBody, description = "no-capacity, limit-reached, pool-paused, name-ending, stopping")))]
 pub(crate) async fn put(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
     precondition: Precondition,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
+    let namespace = namespace_of(params.given_namespace()?, &body)?;
     params.finish()?;
-    let which: ObserverRef = key.parse().map_err(|error: everwatch_core::id::InvalidName| {
+    let which = ObserverRef::parse(&key, &namespace).map_err(|error| {
         Problem::invalid(vec![FieldError { pointer: "/name".to_owned(), detail: error.to_string() }])
     })?;
     for _ in 0..crate::commit::CAS_TRIES {
@@ -113,16 +121,16 @@ pub(crate) async fn put(
                 row
             }
             (_, ObserverRef::Id(_)) => return Err(not_found(&key)),
-            (_, ObserverRef::Name(name)) => {
+            (_, ObserverRef::Name(namespace, name)) => {
                 precondition.check_missing(name.as_str())?;
-                let draft = draft(body, name)?;
-                same_name(&draft.definition, name)?;
+                let draft = draft(body, (namespace, name))?;
+                same_name(&draft.definition, (namespace, name))?;
                 let id = ObserverId(Uuid::now_v7());
                 return create_as(&manager, Identity::Fresh(id), draft).await;
             }
         };
         precondition.check(&row)?;
-        let draft = draft(body.clone(), &row.definition.name)?;
+        let draft = draft(body.clone(), own_names(&row))?;
         if let Some(changed) = apply(&manager, &row, &key, draft).await? {
             return Ok((tag(&changed), Json(one(&manager.records, &changed).await?)).into_response());
         }
@@ -132,8 +140,9 @@ pub(crate) async fn put(
 
 /// Changes `seen` to the draft; `None` if the row was changed in the meantime.
 async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> Result<Option<Row>, Problem> {
-    same_name(&draft.definition, &seen.definition.name)?;
-    caller::check_verb(Verb::ObserversUpdate, &draft.definition.pool, &draft.definition.kind)?;
+    same_name(&draft.definition, own_names(seen))?;
+    caller::check_verb(Verb::ObserversUpdate, &draft.definition)?;
+    namespaces::check_pool(&manager.records, &draft.definition, &seen.definition).await?;
     if !draft.definition.runs_like(&seen.definition) {
         check_kind(manager, &draft.definition).await?;
     }

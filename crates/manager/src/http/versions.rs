@@ -36,7 +36,7 @@ const LIMIT_DEFAULT: usize = 20;
 
 /// List the versions of the definition of an observer, the newest first; the last 100 former ones are kept.
 #[utoipa::path(get, path = "/v1/observers/{key}/versions", tag = "observers", security(("token" = ["specs:read"])),
-    params(("key" = String, Path, description = "id or name"),
+    params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("limit" = Option<u32>, Query, description = "the number of versions, 1 to 101 (default 20)")),
     responses((status = 200, body = Listed<DefinitionVersion>),
         (status = 404, body = ProblemBody, description = "not-found")))]
@@ -49,8 +49,9 @@ pub(crate) async fn list(
     if !(1..=VERSIONS_MAX).contains(&limit) {
         return Err(bad("limit", format!("1 to {VERSIONS_MAX}")));
     }
+    let namespace = params.namespace()?;
     params.finish()?;
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager.records, (&namespace, &key)).await?;
     let mut items: Vec<DefinitionVersion> = Vec::new();
     for store::DefinitionVersion { revision, definition } in versions(&manager, &row).await? {
         let definition = serde_json::to_value(&definition)
@@ -70,24 +71,25 @@ pub(crate) async fn list(
 
 /// Restore an earlier version of the definition of an observer, as a new version.
 #[utoipa::path(post, path = "/v1/observers/{key}/revert", tag = "observers", security(("token" = ["observers:update"])), request_body = RevertTo,
-    params(("key" = String, Path, description = "id or name"),
+    params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or *")),
     responses((status = 200, body = Observer, description = "changed, or nothing to change"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, changed-too-often"),
     (status = 412, body = ProblemBody, description = "observer-changed"),
-    (status = 422, body = ProblemBody, description = "invalid, no-service-for-kind")))]
+    (status = 422, body = ProblemBody, description = "invalid, no-service-for-kind, pool-not-allowed")))]
 pub(crate) async fn revert(
     State(manager): Shared,
     Path(key): Path<String>,
-    params: Params,
+    mut params: Params,
     precondition: Precondition,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
+    let namespace = params.namespace()?;
     params.finish()?;
     let RevertTo { to } = parsed(body)?;
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager.records, (&namespace, &key)).await?;
     let versions = versions(&manager, &row).await?;
     let Some(wanted) = versions.iter().find(|it| it.revision.number == to) else {
         let oldest = versions.last().map_or(1, |it| it.revision.number);
@@ -100,5 +102,5 @@ pub(crate) async fn revert(
     };
     let reverted = |_: &Row| Ok(Draft { definition: wanted.definition.clone(), paused: None });
     // By id: another observer may get the name meanwhile.
-    change_into(&manager, &row.id.to_string(), &precondition, reverted).await
+    change_into(&manager, (&namespace, &row.id.to_string()), &precondition, reverted).await
 }

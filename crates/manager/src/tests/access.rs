@@ -1,6 +1,7 @@
 //! Access: each route by role, and what a role of one pool sees.
 
 mod flooding;
+mod namespaces;
 
 use super::*;
 use everwatch_api::{AuditEntry, CreatedToken, Role, Token, Whoami};
@@ -72,7 +73,7 @@ async fn every_route_declares_its_verb_and_lets_in_who_has_it() {
     for (method, path, operation) in contract.operations() {
         let told = format!("{method} {path}");
         let uri = path.replace("{key}", "missing").replace("{pool}", "missing").replace("{name}", "missing");
-        let uri = uri.replace("{kind}", "missing").replace("{id}", "0");
+        let uri = uri.replace("{kind}", "missing").replace("{id}", "0").replace("{namespace}", "missing");
         let needs = verbs(operation);
         let method = method.to_uppercase();
         let send = async |token: Option<&str>| {

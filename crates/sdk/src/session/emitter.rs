@@ -36,6 +36,9 @@ pub(crate) struct Emitter {
     pub(super) progress: Mutex<HashMap<ObserverId, (Epoch, String)>>,
 }
 
+/// The header of the namespace, unless it is `default`.
+const NAMESPACE: &str = "everwatch-namespace";
+
 impl Emitter {
     /// Reports the progress since the last call.
     pub(crate) fn tell_progress(&self) {
@@ -57,6 +60,9 @@ impl Outlet for Emitter {
             ("everwatch-observer".to_owned(), HeaderValue::Text(work.id.to_string())),
             ("everwatch-epoch".to_owned(), HeaderValue::Number(epoch)),
         ];
+        if !work.namespace.is_default() {
+            headers.push((NAMESPACE.to_owned(), HeaderValue::Text(work.namespace.to_string())));
+        }
         headers.extend(value.headers.into_iter().map(|(name, value)| (name, HeaderValue::Text(value))));
         Ok(self.session.publish(&target, Message { body: value.body.into(), headers }).await?)
     }

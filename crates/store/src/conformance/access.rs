@@ -8,6 +8,7 @@ use std::time::Duration;
 fn token(number: u8, called: &str, role: &str) -> Token {
     let secret = Secret::new(number.into(), [number; 32]);
     Token {
+        namespace: None,
         id: secret.id.clone(),
         name: name(called),
         role: name(role),

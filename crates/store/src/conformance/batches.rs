@@ -14,6 +14,7 @@ fn batch_id(number: u128) -> BatchId {
 fn batch(number: u128, text: &str, total: u32) -> Batch {
     let at = Timestamp(NOW.0 + i64::try_from(number).unwrap());
     Batch {
+        namespace: Namespace::default(),
         id: batch_id(number),
         version: 1,
         touched_at: at,
@@ -69,8 +70,11 @@ pub async fn a_batch_is_found_by_id_and_by_name(store: &dyn Store) {
     let over = Batch { state: BatchState::Completed, ended_at: Some(NOW), ..first.clone() };
     assert!(store.save_batch(&over).await.unwrap());
     let second = stored_batch(store, batch(3, "first", 3)).await;
-    assert_eq!(store.batch(&BatchRef::Name(name("first"))).await.unwrap(), Some(second.clone()));
-    assert_eq!(store.batch(&BatchRef::Name(name("other"))).await.unwrap(), None);
+    assert_eq!(
+        store.batch(&BatchRef::Name(Namespace::default(), name("first"))).await.unwrap(),
+        Some(second.clone())
+    );
+    assert_eq!(store.batch(&BatchRef::Name(Namespace::default(), name("other"))).await.unwrap(), None);
     let over = Batch { version: 2, ..over };
     assert_eq!(store.batches(9).await.unwrap(), [second.clone(), over]);
     assert_eq!(store.batches(1).await.unwrap(), std::slice::from_ref(&second));
@@ -85,6 +89,7 @@ pub async fn a_batch_is_saved_by_compare_and_set(store: &dyn Store) {
     assert_eq!(found(store, 1).await, Some(Batch { version: 2, ..running.clone() }));
     // One that is over is open while a completion is to be published.
     let completed = everwatch_core::wire::batch::BatchCompleted {
+        namespace: Namespace::default(),
         batch: it.id,
         name: it.name.clone(),
         completion: 1,
@@ -147,8 +152,9 @@ pub async fn names_are_taken_by_live_observers_outside_of_the_batch(store: &dyn 
     all_created(store, &[published(50, "alone"), published(51, "gone")]).await;
     change(store, 51, |row| hear(row, 1, 1, RunEvent::Completed)).await;
     change(store, 51, |row| assert!(row.delete(NOW, &RowPolicy::default()))).await;
-    let names = ["o1", "alone", "gone", "free"];
-    let taken = |batch| async move { store.taken_names(&names, batch_id(batch)).await.unwrap() };
+    let names = ["o1", "alone", "gone", "free"].map(String::from);
+    let names = &names;
+    let taken = |batch| async move { store.taken_names(names, batch_id(batch)).await.unwrap() };
     assert_eq!(taken(100).await, [name("alone")]);
     assert_eq!(taken(200).await, [name("alone"), name("o1")]);
 }

@@ -89,6 +89,7 @@ pub async fn a_scope_hides_what_lies_outside_of_it(store: &dyn Store) {
     let rows: Vec<Row> = bodies.into_iter().zip(1..).map(|(body, number)| observer(number, body)).collect();
     all_created(store, &rows).await;
     let part = |pools: &[&str], kinds: &[&str]| ScopePart {
+        namespaces: None,
         pools: (!pools.is_empty()).then(|| pools.iter().map(|it| it.parse().unwrap()).collect()),
         kinds: (!kinds.is_empty()).then(|| kinds.iter().map(|it| it.parse().unwrap()).collect()),
     };

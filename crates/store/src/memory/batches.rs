@@ -37,7 +37,7 @@ impl Batches for MemoryStore {
             return Ok(BatchCreated::Exists);
         }
         let open: Vec<&Batch> = tables.batches.values().filter(|it| it.ended_at.is_none()).collect();
-        if open.iter().any(|it| it.name == batch.name) {
+        if open.iter().any(|it| it.name_key() == batch.name_key()) {
             return Ok(BatchCreated::NameTaken);
         }
         if open.len() >= OPEN_MAX {
@@ -66,7 +66,10 @@ impl Batches for MemoryStore {
         let tables = self.tables();
         Ok(match which {
             BatchRef::Id(id) => tables.batches.get(id).cloned(),
-            BatchRef::Name(name) => tables.newest_batches().into_iter().find(|it| it.name == *name).cloned(),
+            BatchRef::Name(namespace, name) => {
+                let is_it = |it: &&Batch| it.name == *name && it.namespace == *namespace;
+                tables.newest_batches().into_iter().find(is_it).cloned()
+            }
         })
     }
     async fn batches(&self, most: usize) -> Result<Vec<Batch>, StoreError> {
@@ -106,16 +109,15 @@ impl Batches for MemoryStore {
         let tables = self.tables();
         Ok(ids.iter().filter_map(|id| tables.results.get(id)).cloned().collect())
     }
-    async fn taken_names(&self, names: &[&str], batch: BatchId) -> Result<Vec<Name>, StoreError> {
+    async fn taken_names(&self, names: &[String], batch: BatchId) -> Result<Vec<Name>, StoreError> {
         let tables = self.tables();
         let others = tables
             .observers
             .values()
             .filter(|kept| kept.has_name && kept.row.batch.is_none_or(|it| it.batch != batch));
         let mut taken: Vec<Name> = others
-            .map(|kept| &kept.row.definition.name)
-            .filter(|name| names.contains(&name.as_str()))
-            .cloned()
+            .filter(|kept| names.contains(&kept.row.definition.name_key()))
+            .map(|kept| kept.row.definition.name.clone())
             .collect();
         taken.sort();
         Ok(taken)

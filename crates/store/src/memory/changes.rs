@@ -4,7 +4,9 @@ use super::{Kept, Tables};
 use crate::limit_uses::freed;
 use crate::port::{Change, Created, StoreError};
 use everwatch_core::capacity::admission::PoolOffers;
-use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_limits};
+use everwatch_core::capacity::create_admission::{
+    Occupancy, admit, counted_creates, counted_limits, namespaces,
+};
 use everwatch_core::id::ObserverId;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
@@ -18,10 +20,12 @@ impl Tables {
         offers: &PoolOffers,
         policy: &RowPolicy,
     ) -> Result<Vec<Created>, StoreError> {
+        let found = self.found_namespaces(&namespaces(rows));
         let occupancy = Occupancy {
             holders: self.holders(),
             pools: self.pool_counts(rows, policy),
             limits: self.unclaimed(&counted_limits(rows)),
+            namespaces: found.rooms(),
         };
         let mut answers = admit(rows, occupancy, offers);
         for (row, answer) in rows.iter().zip(&mut answers) {
@@ -33,6 +37,8 @@ impl Tables {
                 }
             }
         }
+        let after = found.after(&counted_creates(rows, &answers));
+        self.namespaces.extend(after.into_iter().map(|row| (row.name.clone(), row)));
         Ok(answers)
     }
 

@@ -60,7 +60,7 @@ pub trait Batches: Send + Sync + 'static {
     /// The results of these observers.
     async fn results(&self, ids: &[ObserverId]) -> Result<Vec<ObserverResult>, StoreError>;
     /// Those of these names that live observers have which are not members of this batch.
-    async fn taken_names(&self, names: &[&str], batch: BatchId) -> Result<Vec<Name>, StoreError>;
+    async fn taken_names(&self, names: &[String], batch: BatchId) -> Result<Vec<Name>, StoreError>;
     /// Deletes a batch without members, and its limit; `false` if it has members, or has changed since this version.
     async fn delete_batch(&self, batch: BatchId, version: i64) -> Result<bool, StoreError>;
 }

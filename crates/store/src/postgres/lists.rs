@@ -25,8 +25,10 @@ macro_rules! matching {
             ),
             " = ANY($8))
          AND ($10::text IS NULL OR EXISTS (SELECT 1 FROM jsonb_array_elements($10::text::jsonb) AS part
-            WHERE (part -> 'pools' = 'null' OR part -> 'pools' ? s.pool)
-                AND (part -> 'kinds' = 'null' OR part -> 'kinds' ? s.kind)))"
+            WHERE (part -> 'namespaces' = 'null' OR part -> 'namespaces' ? o.namespace)
+                AND (part -> 'pools' = 'null' OR part -> 'pools' ? s.pool)
+                AND (part -> 'kinds' = 'null' OR part -> 'kinds' ? s.kind)))
+         AND ($11::text IS NULL OR o.namespace = $11)"
         )
     };
 }
@@ -42,13 +44,13 @@ macro_rules! listing {
             $past,
             " (",
             $value,
-            ", $12) ORDER BY o.",
+            ", $13) ORDER BY o.",
             $by,
             " ",
             $way,
             ", o.id ",
             $way,
-            " LIMIT $13 OFFSET $14"
+            " LIMIT $14 OFFSET $15"
         )
     };
 }
@@ -69,10 +71,10 @@ pub(super) async fn list(
 ) -> Result<Page, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
     let statement = match (filter.sort, filter.descending) {
-        (Sort::Name, false) => listing!("name", "$11::text", ">", "ASC"),
-        (Sort::Name, true) => listing!("name", "$11::text", "<", "DESC"),
-        (Sort::CreatedAt, false) => listing!("created_at", "$11::text::bigint", ">", "ASC"),
-        (Sort::CreatedAt, true) => listing!("created_at", "$11::text::bigint", "<", "DESC"),
+        (Sort::Name, false) => listing!("name", "$12::text", ">", "ASC"),
+        (Sort::Name, true) => listing!("name", "$12::text", "<", "DESC"),
+        (Sort::CreatedAt, false) => listing!("created_at", "$12::text::bigint", ">", "ASC"),
+        (Sort::CreatedAt, true) => listing!("created_at", "$12::text::bigint", "<", "DESC"),
     };
     let the = &Parameters::of(filter, after)?;
     let count = if the.is_counted() {
@@ -89,6 +91,7 @@ pub(super) async fn list(
             .bind(&the.reasons)
             .bind(&the.obstacles)
             .bind(&the.scope)
+            .bind(&the.namespace)
     };
     let total = count.fetch_one(&mut *snapshot).await.map_err(failure)?;
     let mut pages = ledger.pages::<StoredObserver>(most.saturating_add(1));
@@ -104,6 +107,7 @@ pub(super) async fn list(
             .bind(&the.reasons)
             .bind(&the.obstacles)
             .bind(&the.scope)
+            .bind(&the.namespace)
             .bind(&the.value)
             .bind(the.id)
             .bind(limit)

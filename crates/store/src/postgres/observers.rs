@@ -1,6 +1,6 @@
 //! Observers on PostgreSQL: each batch is one statement over arrays.
 
-use super::{limit_counts, pool_counts};
+use super::{limit_counts, namespaces, pool_counts};
 use crate::columns::{
     CountChanges, StateColumns, VersionColumns, WantedColumns, firsts, range_totals, released, unsaved,
     without_nul,
@@ -11,7 +11,7 @@ use crate::port::{Change, Created, DefinitionVersion, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::create_admission::{
-    Occupancy, admit, counted_limits, counted_pools, names, refused_by,
+    self, Occupancy, admit, counted_limits, counted_pools, names, refused_by,
 };
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
@@ -38,8 +38,9 @@ pub(super) use observers;
 
 macro_rules! wanted {
     () => {
-        "UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
-        AS n (id, name, name_key, kind, pool, created_at, labels, definition)"
+        "UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[],
+            $9::text[])
+        AS n (id, name, name_key, kind, pool, created_at, labels, definition, namespace)"
     };
 }
 
@@ -56,10 +57,10 @@ macro_rules! states {
 // Inserts in the order of the names: two transactions that create the same names lock them in the same order
 // and cannot deadlock.
 const INSERT: &str = concat!(
-    "INSERT INTO observers (id, name, name_key, kind, pool, created_at, labels, definition)
-    SELECT id, name, name_key, kind, pool, created_at, labels::jsonb, definition FROM ",
+    "INSERT INTO observers (id, name, name_key, kind, pool, created_at, labels, definition, namespace)
+    SELECT id, name, name_key, kind, pool, created_at, labels::jsonb, definition, namespace FROM ",
     wanted!(),
-    " ORDER BY n.name ON CONFLICT DO NOTHING RETURNING id"
+    " ORDER BY n.name, n.namespace ON CONFLICT DO NOTHING RETURNING id"
 );
 
 const RELEASE: &str = "UPDATE observers SET name_key = NULL WHERE id = ANY($1::uuid[])";
@@ -130,10 +131,12 @@ pub(super) async fn create_within(
     (rows, offers): (&[Row], &PoolOffers),
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
+    let found = namespaces::lock(&mut *transaction, &create_admission::namespaces(rows)).await?;
     let pools = pool_counts::lock_and_count(&mut *transaction, &counted_pools(rows), policy).await?;
     let holders = holders(&mut *transaction, &names(rows)).await?;
     let limits = limit_counts::unclaimed(&mut *transaction, &counted_limits(rows)).await?;
-    let mut answers = admit(rows, Occupancy { holders, pools, limits }, offers);
+    let namespaces = found.rooms();
+    let mut answers = admit(rows, Occupancy { holders, pools, limits, namespaces }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =
@@ -146,7 +149,7 @@ pub(super) async fn create_within(
             let holders = self::holders(&mut *transaction, &names(rows)).await?;
             for (row, answer) in rows.iter().zip(&mut answers) {
                 if answer.is_stored() && !inserted.contains(&row.id.0) {
-                    *answer = refused_by(holders.get(row.definition.name.as_str()).copied());
+                    *answer = refused_by(holders.get(&row.definition.name_key()).copied());
                 }
             }
         }
@@ -159,13 +162,15 @@ pub(super) async fn create_within(
         limit_counts::write_uses(&mut *transaction, UseChanges::of_created(done.iter().copied(), policy))
             .await?;
         count(&mut *transaction, CountChanges::of_created(done.into_iter())).await?;
+        let counted = create_admission::counted_creates(rows, &answers);
+        namespaces::write(&mut *transaction, &found.after(&counted)).await?;
     }
     Ok(answers)
 }
 
 async fn holders(
     connection: &mut PgConnection,
-    names: &[&str],
+    names: &[String],
 ) -> Result<HashMap<String, Status>, StoreError> {
     let held = "SELECT o.name_key, s.status FROM observers o JOIN observer_states s ON s.id = o.id
         WHERE o.name_key = ANY($1::text[])";
@@ -188,6 +193,7 @@ async fn write_wanted(
         .bind(rows.iter().map(|row| row.created_at).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.labels.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.definition.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.namespace.as_str()).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
         .map_err(failure)?;
@@ -292,11 +298,14 @@ pub(super) async fn find(
     (pool, ledger): Reading<'_>,
     which: &ObserverRef,
 ) -> Result<Option<Row>, StoreError> {
-    let by_name =
-        observers!("WHERE o.name = $1 ORDER BY o.name_key IS NULL, o.created_at DESC, o.id DESC LIMIT 1");
+    let by_name = observers!(
+        "WHERE o.name = $1 AND o.namespace = $2 ORDER BY o.name_key IS NULL, o.created_at DESC, o.id DESC LIMIT 1"
+    );
     let query = match which {
         ObserverRef::Id(id) => sqlx::query_as(observers!("WHERE s.id = $1")).bind(id.0),
-        ObserverRef::Name(name) => sqlx::query_as(by_name).bind(name.as_str()),
+        ObserverRef::Name(namespace, name) => {
+            sqlx::query_as(by_name).bind(name.as_str()).bind(namespace.as_str())
+        }
     };
     let found: Option<StoredObserver> = query.fetch_optional(pool).await.map_err(failure)?;
     found.map(|it| ledger.read_one(&it)).transpose()

@@ -69,7 +69,7 @@ impl Batches for SqliteStore {
             |(id, epoch, value)| ObserverResult { id: ObserverId(id), epoch: epoch_of(epoch), value };
         Ok(found.into_iter().map(result).collect())
     }
-    async fn taken_names(&self, wanted: &[&str], batch: BatchId) -> Result<Vec<Name>, StoreError> {
+    async fn taken_names(&self, wanted: &[String], batch: BatchId) -> Result<Vec<Name>, StoreError> {
         let taken = "SELECT o.name FROM observers o JOIN observer_states s ON s.id = o.id
             WHERE o.name_key IN (SELECT value FROM json_each(?1)) AND s.batch_id IS NOT ?2 ORDER BY o.name";
         let query = sqlx::query_scalar(taken).bind(array(wanted)).bind(batch.0);
@@ -91,7 +91,7 @@ async fn create(writer: &SqlitePool, batch: &Batch) -> Result<BatchCreated, Stor
     sqlx::query(insert)
         .bind(batch.id.0)
         .bind(batch.version)
-        .bind(batch.name.as_str())
+        .bind(batch.name_key())
         .bind(batch.state.as_str())
         .bind(batch.created_at.0)
         .bind(batch.ended_at.map(|at| at.0))
@@ -117,7 +117,7 @@ async fn refusal(
     let facts = "SELECT EXISTS (SELECT 1 FROM batches WHERE id = ?1),
         EXISTS (SELECT 1 FROM batches WHERE name = ?2 AND ended_at IS NULL),
         (SELECT COUNT(*) FROM batches WHERE ended_at IS NULL)";
-    let facts = sqlx::query_as(facts).bind(batch.id.0).bind(batch.name.as_str());
+    let facts = sqlx::query_as(facts).bind(batch.id.0).bind(batch.name_key());
     let (exists, is_taken, open): (bool, bool, i64) = facts.fetch_one(connection).await.map_err(failure)?;
     Ok(if exists {
         Some(BatchCreated::Exists)
@@ -151,7 +151,7 @@ async fn find(pool: &SqlitePool, which: &BatchRef) -> Result<Option<Batch>, Stor
         ORDER BY created_at DESC, id DESC LIMIT 1";
     let query = match which {
         BatchRef::Id(id) => sqlx::query_as(by_id).bind(id.0),
-        BatchRef::Name(name) => sqlx::query_as(by_name).bind(name.as_str()),
+        BatchRef::Name(namespace, name) => sqlx::query_as(by_name).bind(namespace.qualify(name)),
     };
     let found: Option<StoredBatch> = query.fetch_optional(pool).await.map_err(failure)?;
     found.map(batch).transpose()

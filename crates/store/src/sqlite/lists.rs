@@ -25,7 +25,9 @@ const OF_REASON: &str = concat!(
 );
 
 const IN_SCOPE: &str = "EXISTS (SELECT 1 FROM json_each(?11) AS part
-    WHERE (part.value ->> '$.pools' IS NULL OR s.pool IN (SELECT value FROM json_each(part.value, '$.pools')))
+    WHERE (part.value ->> '$.namespaces' IS NULL
+            OR o.namespace IN (SELECT value FROM json_each(part.value, '$.namespaces')))
+        AND (part.value ->> '$.pools' IS NULL OR s.pool IN (SELECT value FROM json_each(part.value, '$.pools')))
         AND (part.value ->> '$.kinds' IS NULL OR s.kind IN (SELECT value FROM json_each(part.value, '$.kinds'))))";
 
 /// Builds the condition of a filter. An unset field adds no clause, so that SQLite can answer from an index
@@ -40,6 +42,9 @@ fn matching(the: &Parameters) -> String {
         (the.health.is_some(), OF_HEALTH),
         (the.reasons.is_some(), OF_REASON),
         (the.scope.is_some(), IN_SCOPE),
+        (the.namespace.is_some(), "o.namespace = ?12"),
+        // Only with this condition, SQLite can use the index of namespaces.
+        (the.namespace.as_ref().is_some_and(|it| it != "default"), "o.namespace <> 'default'"),
     ];
     let asked = asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, clause)| *clause);
     let status = "s.status IN (SELECT value FROM json_each(?1))";
@@ -56,8 +61,8 @@ pub(super) async fn list(
     let the = &Parameters::of(filter, after)?;
     let matching = matching(the);
     let (by, value) = match filter.sort {
-        Sort::Name => ("name", "?12"),
-        Sort::CreatedAt => ("created_at", "CAST(?12 AS INTEGER)"),
+        Sort::Name => ("name", "?13"),
+        Sort::CreatedAt => ("created_at", "CAST(?13 AS INTEGER)"),
     };
     let (past, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
     let count = if the.is_counted() {
@@ -67,8 +72,8 @@ pub(super) async fn list(
     };
     let statement = format!(
         "SELECT s.id, s.version, s.digest, o.definition, s.state FROM observers o CROSS JOIN observer_states s ON s.id = o.id
-        WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?13)
-        ORDER BY o.{by} {way}, o.id {way} LIMIT ?14 OFFSET ?15"
+        WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?14)
+        ORDER BY o.{by} {way}, o.id {way} LIMIT ?15 OFFSET ?16"
     );
     let health = &the.health.as_ref().map(|health| array(health));
     let reasons = &the.reasons.as_ref().map(|codes| array(codes));
@@ -85,6 +90,7 @@ pub(super) async fn list(
         .bind(reasons)
         .bind(&the.obstacles)
         .bind(&the.scope)
+        .bind(&the.namespace)
         .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
@@ -102,6 +108,7 @@ pub(super) async fn list(
             .bind(reasons)
             .bind(&the.obstacles)
             .bind(&the.scope)
+            .bind(&the.namespace)
             .bind(&the.value)
             .bind(the.id)
             .bind(limit)

@@ -2,7 +2,7 @@
 //! costs more than the write of a row.
 
 use super::statements::{Statement, Statements, array, gathered, keys};
-use super::{limit_counts, pool_counts};
+use super::{limit_counts, namespaces, pool_counts};
 use crate::columns::{
     CountChanges, CountKey, StateColumns, VersionColumns, WantedColumns, firsts, range_totals, released,
     unsaved, written,
@@ -12,7 +12,9 @@ use crate::limit_uses::UseChanges;
 use crate::port::{Change, Created, DefinitionVersion, Found, StoreError, Table};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::admission::PoolOffers;
-use everwatch_core::capacity::create_admission::{Occupancy, admit, counted_limits, counted_pools, names};
+use everwatch_core::capacity::create_admission::{
+    self, Occupancy, admit, counted_limits, counted_pools, names,
+};
 use everwatch_core::clock::{self};
 use everwatch_core::failure::adoption::REMEMBERED;
 use everwatch_core::id::{ObserverId, ObserverRef, ServiceId};
@@ -41,7 +43,7 @@ pub(super) use observers;
 const RELEASE: &str =
     "UPDATE observers SET name_key = NULL WHERE id IN (SELECT unhex(value) FROM json_each(?1))";
 const REDEFINE: &str = "UPDATE observers SET name = ?2, kind = ?3, pool = ?4, labels = ?5, definition = ?6,
-    name_key = CASE WHEN name_key IS NULL THEN NULL ELSE ?2 END WHERE id = ?1";
+    name_key = CASE WHEN name_key IS NULL THEN NULL ELSE ?7 END WHERE id = ?1";
 
 const COUNT: &str =
     "INSERT INTO observer_counts (pool, kind, status, health, slot, service_id, number, weight)
@@ -53,8 +55,9 @@ const COUNT: &str =
     ON CONFLICT DO UPDATE SET number = number + excluded.number, weight = weight + excluded.weight";
 
 static INSERT_WANTED: LazyLock<Statements> = LazyLock::new(|| {
-    let insert = "INSERT INTO observers (id, name, name_key, kind, pool, created_at, labels, definition)";
-    Statements::new(insert, 8, "ON CONFLICT DO NOTHING")
+    let insert =
+        "INSERT INTO observers (id, name, name_key, kind, pool, created_at, labels, definition, namespace)";
+    Statements::new(insert, 9, "ON CONFLICT DO NOTHING")
 });
 
 static INSERT_STATES: LazyLock<Statements> = LazyLock::new(|| {
@@ -100,9 +103,11 @@ pub(super) async fn create_within(
     policy: &RowPolicy,
 ) -> Result<Vec<Created>, StoreError> {
     let pools = pool_counts::count(&mut *transaction, &counted_pools(rows), policy).await?;
+    let found = namespaces::of(&mut *transaction, &create_admission::namespaces(rows)).await?;
     let holders = holders(&mut *transaction, &names(rows)).await?;
     let limits = limit_counts::unclaimed(&mut *transaction, &counted_limits(rows)).await?;
-    let mut answers = admit(rows, Occupancy { holders, pools, limits }, offers);
+    let namespaces = found.rooms();
+    let mut answers = admit(rows, Occupancy { holders, pools, limits, namespaces }, offers);
     let stored: Vec<Option<Cow<'_, Row>>> =
         rows.iter().zip(&answers).map(|(row, answer)| answer.stored(row)).collect();
     let wanted: Vec<WantedColumns> =
@@ -122,12 +127,14 @@ pub(super) async fn create_within(
     INSERT_STATES.write(&mut *transaction, &states, |row| row.id, bind_created).await?;
     limit_counts::write_uses(&mut *transaction, UseChanges::of_created(done.iter().copied(), policy)).await?;
     count(&mut *transaction, CountChanges::of_created(done.into_iter())).await?;
+    let counted = create_admission::counted_creates(rows, &answers);
+    namespaces::write(&mut *transaction, &found.after(&counted)).await?;
     Ok(answers)
 }
 
 async fn holders(
     connection: &mut SqliteConnection,
-    names: &[&str],
+    names: &[String],
 ) -> Result<HashMap<String, Status>, StoreError> {
     let held = "SELECT o.name_key, s.status FROM observers o JOIN observer_states s ON s.id = o.id
         WHERE o.name_key IN (SELECT value FROM json_each(?1))";
@@ -138,7 +145,7 @@ async fn holders(
 
 fn bind_wanted<'q>(query: Statement<'q>, row: &'q WantedColumns) -> Statement<'q> {
     let query = query.bind(row.id).bind(&row.name).bind(&row.name_key).bind(&row.kind).bind(&row.pool);
-    query.bind(row.created_at).bind(&row.labels).bind(&row.definition)
+    query.bind(row.created_at).bind(&row.labels).bind(&row.definition).bind(&row.namespace)
 }
 
 fn bind_created<'q>(query: Statement<'q>, row: &'q StateColumns) -> Statement<'q> {
@@ -190,11 +197,14 @@ pub(super) async fn find(
     (pool, ledger): Reading<'_>,
     which: &ObserverRef,
 ) -> Result<Option<Row>, StoreError> {
-    let by_name =
-        observers!("WHERE o.name = ?1 ORDER BY o.name_key IS NULL, o.created_at DESC, o.id DESC LIMIT 1");
+    let by_name = observers!(
+        "WHERE o.name = ?1 AND o.namespace = ?2 ORDER BY o.name_key IS NULL, o.created_at DESC, o.id DESC LIMIT 1"
+    );
     let query = match which {
         ObserverRef::Id(id) => sqlx::query_as(observers!("WHERE s.id = ?1")).bind(id.0),
-        ObserverRef::Name(name) => sqlx::query_as(by_name).bind(name.as_str()),
+        ObserverRef::Name(namespace, name) => {
+            sqlx::query_as(by_name).bind(name.as_str()).bind(namespace.as_str())
+        }
     };
     let found: Option<StoredObserver> = query.fetch_optional(pool).await.map_err(failure)?;
     found.map(|it| ledger.read_one(&it)).transpose()
@@ -215,7 +225,7 @@ pub(super) async fn save_within(
     }
     for row in WantedColumns::of_redefined(&firsts, &saved)? {
         let query = sqlx::query(REDEFINE).bind(row.id).bind(row.name).bind(row.kind).bind(row.pool);
-        let query = query.bind(row.labels).bind(row.definition);
+        let query = query.bind(row.labels).bind(row.definition).bind(row.name_key);
         query.execute(&mut *transaction).await.map_err(failure)?;
     }
     let released = released(&firsts, &saved);

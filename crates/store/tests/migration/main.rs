@@ -4,7 +4,7 @@
 
 use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool};
+use everwatch_core::id::{Name, Namespace, ObserverId, ObserverRef, Pool};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
@@ -48,7 +48,7 @@ async fn opened(url: &str, of: &str) -> Arc<dyn Store> {
 }
 
 async fn found(store: &dyn Store, name: &str) -> Row {
-    store.find(&ObserverRef::Name(Name::new(name).unwrap())).await.unwrap().unwrap()
+    store.find(&ObserverRef::Name(Namespace::default(), Name::new(name).unwrap())).await.unwrap().unwrap()
 }
 
 /// Everything that the earlier version wrote is there, and can be changed.
@@ -91,7 +91,9 @@ async fn all_is_kept(store: &dyn Store) {
     assert!(store.note("safe_mode").await.unwrap().is_some());
 
     // A row that could not be read still cannot be, and still has its name.
-    assert!(store.find(&ObserverRef::Name(Name::new("broken").unwrap())).await.is_err());
+    assert!(
+        store.find(&ObserverRef::Name(Namespace::default(), Name::new("broken").unwrap())).await.is_err()
+    );
     assert_eq!(store.unreadable().await.unwrap().len(), 1);
 
     // An earlier version stored no digests: the range differs from the inventory of the holder until the row is written.

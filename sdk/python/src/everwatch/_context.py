@@ -71,6 +71,11 @@ class Context:
         return self._work.name
 
     @property
+    def namespace(self) -> str:
+        """The namespace of the observer. Observers of other namespaces may have the same name."""
+        return self._work.namespace
+
+    @property
     def kind(self) -> str:
         """The kind of the observer."""
         return self._work.kind

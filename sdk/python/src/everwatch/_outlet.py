@@ -48,6 +48,8 @@ class SessionOutlet:
         """Publishes a value; returns when the broker has it. Without a key, the key is ``<kind>.<name>``."""
         body = dumps(value).encode(errors="replace")
         ours: dict[str, str | int] = {"everwatch-observer": str(work.id), "everwatch-epoch": epoch}
+        if work.namespace != "default":
+            ours["everwatch-namespace"] = work.namespace
         key = f"{work.kind}.{work.name}" if key is None else key
         await self._there(self._session.publish(key, body, exchange=self._exchange, headers={**headers, **ours}))
 

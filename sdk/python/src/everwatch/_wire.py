@@ -198,6 +198,8 @@ class Work:
     kind: str
     name: str
     spec: Json
+    # Observers of other namespaces may have the same name.
+    namespace: str = "default"
     labels: dict[str, str] = field(default_factory=dict)
     retry: Retry = field(default_factory=Retry)
     forbids_overlap: bool = False
@@ -275,6 +277,7 @@ def _work(message: dict[str, Json], observer: UUID, generation: int, text: str) 
         generation=generation,
         kind=check_kind(message["kind"]),
         name=check_name(_text(message.get("name"), "name")),
+        namespace=_text(message.get("namespace", "default"), "namespace"),
         spec=message["spec"],
         labels=labels,
         retry=Retry.read(message["retry"]) if "retry" in message else Retry(),

@@ -5,17 +5,19 @@ use async_trait::async_trait;
 use everwatch_core::batch::{Batch, Counts};
 use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::limits::Limit;
+use everwatch_core::capacity::namespace::{NamespaceRow, NamespaceSettings};
 use everwatch_core::capacity::rate::{Rate, RateRow};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{
-    BatchId, BatchRef, LimitKey, LimitPattern, Name, ObserverId, Pool, RateKey, RolloutRef,
+    BatchId, BatchRef, LimitKey, LimitPattern, Name, Namespace, ObserverId, Pool, RateKey, RolloutRef,
 };
 use everwatch_core::record::row::Row;
 use everwatch_core::rollout::{Member, Rollout, Step};
 use everwatch_core::wire::permits::{PermitAnswers, PermitRequest};
 use everwatch_store::{
     BatchCreated, BatchPart, Batches, Created, LimitCounts, LimitDeleted, LimitUse, Limits, LimitsLookedAt,
-    MembersPart, ObserverResult, RatePage, Rates, RolloutCreated, Rollouts, StepSaved, StoreError,
+    MembersPart, NamespaceDeleted, NamespaceWritten, Namespaces, ObserverResult, RatePage, Rates,
+    RolloutCreated, Rollouts, StepSaved, StoreError,
 };
 use std::collections::BTreeMap;
 
@@ -38,6 +40,29 @@ impl Rates for RemoteStore {
     }
     async fn empty_rates(&self) -> Result<(), StoreError> {
         self.operation(Access::Write, self.memory().empty_rates()).await
+    }
+}
+
+#[async_trait]
+impl Namespaces for RemoteStore {
+    async fn namespaces(&self) -> Result<Vec<NamespaceRow>, StoreError> {
+        self.operation(Access::Read, self.memory().namespaces()).await
+    }
+    async fn namespace(&self, name: &Namespace) -> Result<Option<NamespaceRow>, StoreError> {
+        self.operation(Access::Read, self.memory().namespace(name)).await
+    }
+    async fn namespace_counts(&self, names: &[Namespace]) -> Result<BTreeMap<Namespace, u64>, StoreError> {
+        self.operation(Access::Read, self.memory().namespace_counts(names)).await
+    }
+    async fn put_namespace(
+        &self,
+        name: &Namespace,
+        settings: &NamespaceSettings,
+    ) -> Result<NamespaceWritten, StoreError> {
+        self.operation(Access::Write, self.memory().put_namespace(name, settings)).await
+    }
+    async fn delete_namespace(&self, name: &Namespace) -> Result<NamespaceDeleted, StoreError> {
+        self.operation(Access::Write, self.memory().delete_namespace(name)).await
     }
 }
 
@@ -75,7 +100,7 @@ impl Batches for RemoteStore {
     async fn results(&self, ids: &[ObserverId]) -> Result<Vec<ObserverResult>, StoreError> {
         self.operation(Access::Read, self.memory().results(ids)).await
     }
-    async fn taken_names(&self, names: &[&str], batch: BatchId) -> Result<Vec<Name>, StoreError> {
+    async fn taken_names(&self, names: &[String], batch: BatchId) -> Result<Vec<Name>, StoreError> {
         self.operation(Access::Read, self.memory().taken_names(names, batch)).await
     }
     async fn delete_batch(&self, batch: BatchId, version: i64) -> Result<bool, StoreError> {

@@ -20,10 +20,10 @@ impl Row {
         self.ended_at.is_some() && !self.awaits_release()
     }
 
-    /// This definition with the limit of its batch. Users can neither add such a limit nor remove it.
-    pub(crate) fn with_batch_limit(&self, mut definition: ObserverDefinition) -> ObserverDefinition {
-        definition.limits.retain(|key| !key.is_of_batch());
-        definition.limits.extend(self.definition.limits.iter().filter(|key| key.is_of_batch()).cloned());
+    /// This definition with the limits of its batch and its namespace. Users can neither add such a limit nor remove it.
+    pub(crate) fn with_implied_limits(&self, mut definition: ObserverDefinition) -> ObserverDefinition {
+        definition.limits.retain(|key| !key.is_implied());
+        definition.limits.extend(self.definition.limits.iter().filter(|key| key.is_implied()).cloned());
         definition
     }
 }

@@ -2,12 +2,13 @@
 
 use super::super::draft::{Draft, draft, merged};
 use super::super::problem::Problem;
+use super::super::{limits, namespaces};
 use crate::context::Manager;
 use crate::fleet::kind_check::{self, Unfit};
 use everwatch_api::NewBatch;
 use everwatch_core::batch::MEMBERS_MAX;
 use everwatch_core::capacity::limits::MAX_MAX;
-use everwatch_core::id::{BatchId, LimitKey, Name};
+use everwatch_core::id::{BatchId, LimitKey, Name, Namespace};
 use everwatch_core::observer::definition::{FieldError, LIMITS_MAX, ObserverDefinition, OnFull};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
@@ -24,6 +25,7 @@ const TURN: usize = 200;
 /// A batch whose members can be read.
 pub(super) struct BatchDraft {
     pub(super) name: Name,
+    pub(super) namespace: Namespace,
     pub(super) max_running: Option<u32>,
     pub(super) members: Vec<Draft>,
 }
@@ -61,7 +63,7 @@ impl Errors {
 }
 
 /// Reads a request; its members are merged into the defaults.
-pub(super) async fn checked(wanted: NewBatch) -> Result<BatchDraft, Problem> {
+pub(super) async fn checked(namespace: Namespace, wanted: NewBatch) -> Result<BatchDraft, Problem> {
     let name = match wanted.name.as_deref() {
         Some(text) => Name::new(text).map_err(|error| refused("/name", error.to_string()))?,
         None => made_up(),
@@ -86,7 +88,7 @@ pub(super) async fn checked(wanted: NewBatch) -> Result<BatchDraft, Problem> {
             tokio::task::yield_now().await;
         }
         let fallback = Name::new(&format!("{name}-{place}")).expect("a number is legal at the end of a name");
-        match member(&defaults, observer, &fallback, wanted.max_running.is_some()) {
+        match member(&defaults, observer, (&namespace, &fallback), wanted.max_running.is_some()) {
             Err(found) => found.into_iter().for_each(|error| errors.add(place, error)),
             Ok(member) => {
                 if let Some(first) = places.insert(member.definition.name.clone(), place) {
@@ -98,7 +100,7 @@ pub(super) async fn checked(wanted: NewBatch) -> Result<BatchDraft, Problem> {
         }
     }
     errors.finish()?;
-    Ok(BatchDraft { name, max_running: wanted.max_running, members })
+    Ok(BatchDraft { name, namespace, max_running: wanted.max_running, members })
 }
 
 fn made_up() -> Name {
@@ -109,7 +111,7 @@ fn made_up() -> Name {
 fn member(
     defaults: &Value,
     observer: &Value,
-    fallback: &Name,
+    (namespace, fallback): (&Namespace, &Name),
     is_limited: bool,
 ) -> Result<Draft, Vec<FieldError>> {
     if !observer.is_object() {
@@ -119,7 +121,8 @@ fn member(
     if let Some(members) = body.as_object_mut() {
         members.entry("on_full").or_insert_with(|| json!("queue"));
     }
-    let draft = draft(body, fallback).map_err(Problem::into_errors)?;
+    let mut draft = draft(body, (namespace, fallback)).map_err(Problem::into_errors)?;
+    limits::drop_own(&mut draft.definition);
     let definition = &draft.definition;
     let mut errors = Vec::new();
     if definition.on_full == OnFull::Reject {
@@ -128,11 +131,26 @@ fn member(
     if definition.schedule.is_some() {
         errors.push(wrong("/schedule", "starts again and again: the members of a batch end, leave it out"));
     }
+    if definition.namespace != *namespace {
+        let detail =
+            format!("is {}, and the batch belongs to {namespace}: leave it out", definition.namespace);
+        errors.push(wrong("/namespace", detail));
+    }
     if definition.limits.iter().any(LimitKey::is_of_batch) {
         errors.push(wrong("/limits", "names the limit of a batch: only the members of that batch use it"));
     }
-    if is_limited && definition.limits.len() >= LIMITS_MAX {
-        let detail = format!("names {LIMITS_MAX} limits, and max_running is one more: name one less");
+    if definition.limits.iter().any(LimitKey::is_of_namespace) {
+        errors.push(wrong("/limits", "names the limit of another namespace: only its observers use it"));
+    }
+    let own = LimitKey::of_namespace(namespace);
+    let most = LIMITS_MAX - usize::from(is_limited) - usize::from(own.is_some());
+    if definition.limits.len() > most {
+        let number = definition.limits.len();
+        let detail = if is_limited && own.is_none() {
+            format!("names {LIMITS_MAX} limits, and max_running is one more: name one less")
+        } else {
+            format!("names {number} limits, at most {most} beside those of its batch and its namespace")
+        };
         errors.push(wrong("/limits", detail));
     }
     if errors.is_empty() { Ok(draft) } else { Err(errors) }
@@ -150,7 +168,9 @@ pub(super) async fn check_members(
     let keys: BTreeSet<&LimitKey> = draft.members.iter().flat_map(|it| &it.definition.limits).collect();
     let keys: Vec<LimitKey> = keys.into_iter().cloned().collect();
     let known = if keys.is_empty() { [].into() } else { records.store.limits_of(&keys).await? };
-    let names: Vec<&str> = draft.members.iter().map(|it| it.definition.name.as_str()).collect();
+    let row = namespaces::check_many(records, &draft.namespace, draft.members.len() as u64).await?;
+    let pools = row.and_then(|row| row.settings.pools);
+    let names: Vec<String> = draft.members.iter().map(|it| it.definition.name_key()).collect();
     let taken: BTreeSet<Name> = records.store.taken_names(&names, batch).await?.into_iter().collect();
     for (place, it) in draft.members.iter().enumerate() {
         if place % TURN == 0 {
@@ -169,6 +189,10 @@ pub(super) async fn check_members(
         for key in definition.limits.iter().filter(|key| !known.contains_key(key)) {
             let cure = format!("create it with everwatch limit set {key} --max NUMBER");
             errors.add(place, wrong("/limits", format!("{key} is unknown: {cure}")));
+        }
+        if pools.as_ref().is_some_and(|pools| !pools.contains(&definition.pool)) {
+            let detail = format!("is {}, which namespace {} may not use", definition.pool, draft.namespace);
+            errors.add(place, wrong("/pool", detail));
         }
         if taken.contains(&definition.name) {
             let detail = format!(

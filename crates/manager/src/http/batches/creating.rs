@@ -4,15 +4,17 @@
 use super::super::draft::Draft;
 use super::super::idempotency::Identities;
 use super::super::problem::{Code, Problem};
+use super::super::{caller, namespaces};
 use super::checking::{BatchDraft, check_members};
 use super::{not_now, user};
 use crate::commit::{self, follow_creates};
 use crate::context::Manager;
 use crate::context::records::Records;
 use everwatch_core::batch::{Batch, BatchAction, BatchState, Counts, NotNow, OPEN_MAX, Sample, step};
-use everwatch_core::id::{BatchId, BatchRef, ObserverId};
+use everwatch_core::id::{BatchId, BatchRef, LimitKey, ObserverId};
+use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::row::{Membership, Row};
-use everwatch_store::BatchCreated;
+use everwatch_store::{BatchCreated, Created};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +42,11 @@ pub(super) async fn create(
     let id = BatchId(id);
     let known = if again { records.store.batch(&BatchRef::Id(id)).await? } else { None };
     let batch = match known {
-        Some(batch) => batch,
+        Some(batch) => {
+            // The role of the sender may have changed since.
+            caller::check_namespace(&batch.namespace)?;
+            batch
+        }
         None => {
             if again && !records.store.forgotten(&[member_id(id, 0)]).await?.is_empty() {
                 let detail =
@@ -73,6 +79,7 @@ async fn store(records: &Records, id: BatchId, draft: &BatchDraft) -> Result<Bat
         version: 1,
         touched_at: now,
         name: draft.name.clone(),
+        namespace: draft.namespace.clone(),
         total: u32::try_from(draft.members.len()).unwrap_or(u32::MAX),
         max_running: draft.max_running,
         state: BatchState::Creating,
@@ -139,6 +146,7 @@ async fn store_part(
     for (place, draft) in part.iter().enumerate().filter(|(place, _)| !exist.contains(&ids[*place])) {
         let mut definition = draft.definition.clone();
         definition.limits.extend(batch.limit_key());
+        definition.limits.extend(LimitKey::of_namespace(&batch.namespace));
         let row = Row::created(ids[place], definition, now, &manager.settings.row);
         let place = u32::try_from(first + place).unwrap_or(u32::MAX);
         let membership = Some(Membership { batch: batch.id, place });
@@ -160,17 +168,22 @@ async fn store_part(
     };
     let refused = rows.iter().zip(&created).filter(|(_, created)| !created.is_stored());
     let refused: Vec<ObserverId> = refused.map(|(row, _)| row.id).collect();
-    let names: Vec<String> = rows.iter().map(|row| row.definition.name.to_string()).collect();
+    let told: Vec<(Arc<ObserverDefinition>, Created)> =
+        rows.iter().zip(&created).map(|(row, created)| (Arc::clone(&row.definition), *created)).collect();
     let ids: Vec<ObserverId> = rows.iter().map(|row| row.id).collect();
     follow_creates(manager, rows.into_iter().zip(created.iter().copied()));
     // The same request, sent twice at once, may have stored them.
     let exist = if refused.is_empty() { HashSet::new() } else { existing(records, &refused).await? };
-    let missing = ids.iter().zip(names).find(|(id, _)| refused.contains(id) && !exist.contains(id));
-    missing.map_or(Ok(()), |(_, name)| {
-        let cure = "delete it and send the request again with the same Idempotency-Key, or cancel the batch";
-        let detail = format!("an observer named {name} was created in the meantime: {cure}");
-        Err(Problem::new(Code::NameExists, detail))
-    })
+    let missing = ids.iter().zip(told).find(|(id, _)| refused.contains(id) && !exist.contains(id));
+    let Some((_, (definition, created))) = missing else { return Ok(()) };
+    if created != Created::NameTaken && created != Created::NameEnding {
+        let problem = namespaces::refusal(records, &definition, created).await?;
+        let cure = "then send the request again with the same Idempotency-Key, or cancel the batch";
+        return Err(problem.and(cure));
+    }
+    let cure = "delete it and send the request again with the same Idempotency-Key, or cancel the batch";
+    let detail = format!("an observer named {} was created in the meantime: {cure}", definition.name);
+    Err(Problem::new(Code::NameExists, detail))
 }
 
 async fn existing(records: &Records, ids: &[ObserverId]) -> Result<HashSet<ObserverId>, Problem> {

@@ -81,6 +81,12 @@ codes! {
     PoolInUse = CONFLICT, "pool-in-use", "the pool is in use with the other setting";
     LimitUnknown = UNPROCESSABLE_ENTITY, "limit-unknown", "no limit applies to a key";
     LimitReached = SERVICE_UNAVAILABLE, "limit-reached", "a limit has no free place", retry after 5;
+    NamespaceUnknown = UNPROCESSABLE_ENTITY, "namespace-unknown", "the namespace does not exist";
+    PoolNotAllowed = UNPROCESSABLE_ENTITY, "pool-not-allowed", "the namespace may not use the pool";
+    QuotaReached = CONFLICT, "quota-reached", "the namespace has reached a quota";
+    CreateQuotaReached = TOO_MANY_REQUESTS, "create-quota-reached", "the namespace has used its creates of this minute", retry after 10;
+    NamespaceInUse = CONFLICT, "namespace-in-use", "the namespace has observers";
+    TooManyNamespaces = CONFLICT, "too-many-namespaces", "there are too many namespaces";
     LimitInUse = CONFLICT, "limit-in-use", "observers name the limit";
     NameEnding = SERVICE_UNAVAILABLE, "name-ending", "the name is about to become free", retry after 1;
     RebalanceRunning = SERVICE_UNAVAILABLE, "rebalance-running", "a rebalance has not settled yet", retry after 5;

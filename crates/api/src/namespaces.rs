@@ -1,0 +1,68 @@
+//! Namespaces: the parts of a deployment that belong to different teams.
+
+use everwatch_core::capacity::namespace as core;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a namespace may use; what is absent has no quota.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quotas {
+    /// Its observers that are not deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub observers: Option<u32>,
+    /// Its observers that have a slot at once; the others wait. Not for the namespace `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub running: Option<u32>,
+    /// So many creates at once; each is refilled after a minute divided by the quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub creates_per_minute: Option<u32>,
+}
+
+/// What users set of a namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceSettings {
+    #[serde(default)]
+    #[schema(required = false)]
+    pub quotas: Quotas,
+    /// The pools that its observers may use; absent: every pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 100)]
+    pub pools: Option<Vec<String>>,
+}
+
+/// A namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Namespace {
+    pub name: String,
+    pub quotas: Quotas,
+    /// The pools that its observers may use; null: every pool.
+    pub pools: Option<Vec<String>>,
+    /// Its observers that are not deleted.
+    pub observers: u64,
+    /// Its observers that have a slot; null for `default`, which has no such quota.
+    pub running: Option<u64>,
+    /// The creates that its quota has left; null without a quota.
+    pub creates_left: Option<u64>,
+}
+
+/// A quota that refuses a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QuotaUse {
+    pub namespace: String,
+    /// `observers` or `creates_per_minute`.
+    pub quota: String,
+    pub max: u32,
+    pub used: u64,
+}
+
+impl From<core::Quotas> for Quotas {
+    fn from(quotas: core::Quotas) -> Self {
+        let core::Quotas { observers, running, creates_per_minute } = quotas;
+        Self { observers, running, creates_per_minute }
+    }
+}

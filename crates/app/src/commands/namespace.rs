@@ -1,0 +1,52 @@
+//! `everwatch namespace …`
+
+use super::access::document;
+use super::operations::list;
+use crate::cli::Namespace;
+use crate::client::Client;
+use crate::item::Item;
+use crate::output::{self, NAMESPACES, print};
+use everwatch_api as api;
+use reqwest::Method;
+use serde_json::json;
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
+    let client = &Client::new(server)?;
+    let path = |name: &str| format!("/v1/namespaces/{}", Client::part(name));
+    match verb {
+        Namespace::List(watched) => list(client, "/v1/namespaces?limit=1000", &NAMESPACES, watched).await,
+        Namespace::Describe { name, shown } => {
+            let found: Item<api::Namespace> = client.read(&path(&name)).await?;
+            match output::structured(&found, shown.output)? {
+                Some(text) => print(&text),
+                None => print(&described(&found)),
+            }
+            Ok(())
+        }
+        Namespace::Apply { name, file } => {
+            let body = file.map_or_else(|| Ok(json!({})), |file| document(&file))?;
+            let it: api::Namespace = client.send(Method::PUT, &path(&name), Some(&body)).await?;
+            print(&format!("namespace applied: {}", described(&it).replace('\n', ", ")));
+            Ok(())
+        }
+        Namespace::Delete { name } => {
+            client.order(Method::DELETE, &path(&name), None).await?;
+            print(&format!("namespace {name} deleted"));
+            Ok(())
+        }
+    }
+}
+
+fn described(it: &api::Namespace) -> String {
+    let of = |max: Option<u32>| max.map_or_else(String::new, |max| format!(" of {max}"));
+    let mut lines = vec![format!("{}: {}{} observers", it.name, it.observers, of(it.quotas.observers))];
+    if let Some(running) = it.running {
+        lines.push(format!("{running}{} running", of(it.quotas.running)));
+    }
+    if let (Some(left), Some(max)) = (it.creates_left, it.quotas.creates_per_minute) {
+        lines.push(format!("{left} of {max} creates a minute left"));
+    }
+    lines.push(format!("pools: {}", it.pools.as_ref().map_or("all".to_owned(), |pools| pools.join(" "))));
+    lines.join("\n")
+}

@@ -1,0 +1,317 @@
+//! Two teams with a namespace each: neither sees, touches or learns anything of the other.
+
+use super::*;
+use everwatch_api::{Batch, Namespace};
+use everwatch_core::record::reason::ReasonCode;
+
+impl Stage {
+    async fn namespace(&self, name: &str, settings: Value) {
+        let path = format!("/v1/namespaces/{name}");
+        let answer = self.sent_by(BOOTSTRAP, "PUT", &path, Some(&settings)).await;
+        assert!(answer.status.is_success(), "{}", answer.body);
+    }
+
+    async fn token_of(&self, name: &str, role: &str, namespace: &str) -> String {
+        let body = json!({ "name": name, "role": role, "namespace": namespace });
+        self.sent_by(BOOTSTRAP, "POST", "/v1/tokens", Some(&body)).await.read::<CreatedToken>(201).token
+    }
+
+    async fn create_as(&self, token: &str, name: &str) -> Answer {
+        let body = json!({ "name": name, "kind": "ticker", "on_full": "queue", "spec": { "of": name } });
+        self.sent_by(token, "POST", "/v1/observers", Some(&body)).await
+    }
+}
+
+/// Two namespaces with an observer `web` and a batch `reports` in each, and a token for each.
+async fn two_teams(stage: &Stage) -> [String; 2] {
+    for team in ["a", "b"] {
+        stage.namespace(team, json!({})).await;
+    }
+    let tokens = [stage.token_of("ann", "admin", "a").await, stage.token_of("bob", "admin", "b").await];
+    for token in &tokens {
+        assert_eq!(stage.create_as(token, "web").await.status, StatusCode::CREATED);
+        let body = json!({ "name": "reports", "defaults": { "kind": "ticker" }, "observers": [{}, {}] });
+        stage.sent_by(token, "POST", "/v1/batches", Some(&body)).await.read::<Batch>(201);
+    }
+    tokens
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_route_stays_within_the_namespace_of_the_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::guarded(dir.path()).await;
+    let _service = stage.service(9).await;
+    let [ann, bob] = two_teams(&stage).await;
+    let by_ann = async |method: &str, path: &str, body: Option<Value>| {
+        stage.sent_by(&ann, method, path, body.as_ref()).await
+    };
+    let theirs = stage.sent_by(&bob, "GET", "/v1/observers/web", None).await.read::<Observer>(200);
+    let batch = stage.sent_by(&bob, "GET", "/v1/batches/reports", None).await.read::<Batch>(200);
+    assert_eq!((theirs.namespace.as_str(), batch.namespace.as_str()), ("b", "b"));
+    let contract = Contract::new(stage.get("/openapi.json").await.body);
+    let (mut routes, mut refused) = (0, 0);
+    for (method, path, operation) in contract.operations() {
+        let method = method.to_uppercase();
+        let body = match (method.as_str(), path.rsplit('/').next().unwrap()) {
+            ("PUT", _) => Some(json!({ "kind": "ticker" })),
+            ("PATCH", _) => Some(json!({ "labels": { "a": "b" } })),
+            ("POST", "revert") => Some(json!({ "to": 1 })),
+            _ => None,
+        };
+        let keys = match path {
+            path if path.starts_with("/v1/observers/{key}") => {
+                [theirs.id.to_string(), "web?namespace=b".to_owned()]
+            }
+            path if path.starts_with("/v1/batches/{key}") => {
+                [batch.id.to_string(), "reports?namespace=b".to_owned()]
+            }
+            _ => {
+                // What concerns the whole deployment, or pools, is not theirs.
+                let Some(needs) = verbs(operation).filter(|needs| !needs.is_empty()) else { continue };
+                let rights = BuiltIn::Admin.role().rights().within(&"a".parse().unwrap());
+                if !needs.iter().any(|verb| rights.permits_some(*verb)) {
+                    let uri = path.replace("{key}", "x").replace("{pool}", "x").replace("{name}", "x");
+                    let uri = uri.replace("{id}", "0").replace("{namespace}", "a");
+                    by_ann(&method, &uri, None).await.refused(403, "not-permitted");
+                    refused += 1;
+                }
+                continue;
+            }
+        };
+        for key in keys {
+            let (key, query) = key.split_once('?').unwrap_or((&key, ""));
+            let uri = format!("{}?{query}", path.replace("{key}", key));
+            // A PUT by name would create an observer in their namespace; one by id finds nothing.
+            by_ann(&method, uri.trim_end_matches('?'), body.clone()).await.refused(404, "not-found");
+            routes += 1;
+        }
+    }
+    assert!(routes >= 40 && refused >= 30, "{routes} {refused}");
+    let after = stage.sent_by(&bob, "GET", "/v1/observers/web", None).await.read::<Observer>(200);
+    let wanted = |it: &Observer| (it.definition_version, it.desired, it.labels.clone());
+    assert_eq!(wanted(&after), wanted(&theirs), "it is as it was");
+    let after = stage.sent_by(&bob, "GET", "/v1/batches/reports", None).await.read::<Batch>(200);
+    assert_eq!((after.state, after.members), (batch.state, batch.members));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_bulk_actions_and_batches_stay_within_the_namespace() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::guarded(dir.path()).await;
+    let _service = stage.service(9).await;
+    let [ann, bob] = two_teams(&stage).await;
+    let by_ann = async |method: &str, path: &str, body: Option<Value>| {
+        stage.sent_by(&ann, method, path, body.as_ref()).await
+    };
+    for (list, own, all) in [("/v1/observers", 3, 6), ("/v1/batches", 1, 2), ("/v1/namespaces", 1, 3)] {
+        let seen = by_ann("GET", list, None).await;
+        assert_eq!(seen.body["total"], own, "{}", seen.body);
+        assert_eq!(seen.body["items"].as_array().unwrap().len(), own, "{}", seen.body);
+        assert!(!seen.body.to_string().contains("\"b\""), "{}", seen.body);
+        assert_eq!(stage.sent_by(BOOTSTRAP, "GET", list, None).await.body["total"], all);
+        if list != "/v1/namespaces" {
+            let elsewhere = format!("{list}?namespace=b");
+            assert_eq!(by_ann("GET", &elsewhere, None).await.body["total"], 0);
+            assert_eq!(stage.sent_by(BOOTSTRAP, "GET", &elsewhere, None).await.body["total"], own);
+        }
+    }
+    by_ann("GET", "/v1/namespaces/b", None).await.refused(404, "not-found");
+    let own = by_ann("GET", "/v1/namespaces/a", None).await.read::<Namespace>(200);
+    assert_eq!(own.observers, 3);
+    // Creates elsewhere, by body or by query.
+    let body = json!({ "name": "sly", "kind": "ticker", "namespace": "b", "on_full": "queue" });
+    by_ann("POST", "/v1/observers", Some(body.clone())).await.refused(403, "not-permitted");
+    let bare = json!({ "name": "sly", "kind": "ticker", "on_full": "queue" });
+    by_ann("POST", "/v1/observers?namespace=b", Some(bare.clone())).await.refused(403, "not-permitted");
+    by_ann("PUT", "/v1/observers/sly?namespace=b", Some(bare.clone())).await.refused(403, "not-permitted");
+    let conflict =
+        by_ann("POST", "/v1/observers?namespace=a", Some(body.clone())).await.refused(400, "bad-query");
+    assert!(
+        conflict.detail.contains(" a,") && conflict.detail.contains("namespace b"),
+        "{}",
+        conflict.detail
+    );
+    let batch = json!({ "namespace": "b", "defaults": { "kind": "ticker" }, "observers": [{}] });
+    by_ann("POST", "/v1/batches", Some(batch)).await.refused(403, "not-permitted");
+    let member = json!({ "defaults": { "kind": "ticker" }, "observers": [{ "namespace": "b" }] });
+    by_ann("POST", "/v1/batches", Some(member)).await.refused(422, "invalid");
+    by_ann("PATCH", "/v1/observers/web", Some(json!({ "namespace": "b" }))).await.refused(422, "invalid");
+    // Many at once.
+    by_ann("DELETE", "/v1/observers?kind=ticker&expect=6", None).await.refused(409, "count-differs");
+    by_ann("DELETE", "/v1/observers?namespace=b&expect=3", None).await.refused(409, "count-differs");
+    let wishes = json!([{ "op": "pause", "id": "web" }, { "op": "create", "observer": body }]);
+    let outcomes = by_ann("POST", "/v1/observers:batch", Some(wishes)).await;
+    assert_eq!(outcomes.body["items"][0]["observer"]["namespace"], "a", "{}", outcomes.body);
+    assert_eq!(outcomes.body["items"][1]["status"], 403, "{}", outcomes.body);
+    let wishes = json!([{ "op": "delete", "id": "web" }]);
+    let outcomes = by_ann("POST", "/v1/observers:batch?namespace=b", Some(wishes)).await;
+    assert_eq!(outcomes.body["items"][0]["status"], 404, "{}", outcomes.body);
+    by_ann("DELETE", "/v1/observers?kind=ticker&expect=3", None).await;
+    let left: Listed<Observer> = stage.sent_by(&bob, "GET", "/v1/observers", None).await.read(200);
+    assert!(left.items.iter().all(|it| it.desired == Desired::Running) && left.total == 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idempotency_key_replays_nothing_of_another_namespace() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::guarded(dir.path()).await;
+    let _service = stage.service(9).await;
+    for team in ["a", "b"] {
+        stage.namespace(team, json!({})).await;
+    }
+    let create = async |token: &str, path: &str| {
+        let request = Request::builder().method("POST").uri(path).header("idempotency-key", "k");
+        let request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let body = json!({ "name": "web", "kind": "ticker", "on_full": "queue" });
+        stage.ask(request.body(Body::from(body.to_string())).unwrap()).await
+    };
+    let first = stage.token_of("ci", "operator", "a").await;
+    let made = create(&first, "/v1/observers").await.read::<Observer>(201);
+    assert_eq!(create(&first, "/v1/observers").await.read::<Observer>(201).id, made.id);
+    // Another token of the same name, in another namespace.
+    assert_eq!(
+        stage.sent_by(BOOTSTRAP, "DELETE", "/v1/tokens/ci", None).await.status,
+        StatusCode::NO_CONTENT
+    );
+    let second = stage.token_of("ci", "operator", "b").await;
+    let other = create(&second, "/v1/observers").await.read::<Observer>(201);
+    assert_eq!((other.namespace.as_str(), other.id == made.id), ("b", false));
+    // The same body and key mean another observer in another namespace.
+    create(BOOTSTRAP, "/v1/observers").await.read::<Observer>(201);
+    create(BOOTSTRAP, "/v1/observers?namespace=a").await.refused(422, "idempotency-key-reused");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_and_sessions_keep_their_namespace() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::guarded(dir.path()).await;
+    let body = |namespace: &str| json!({ "name": "x", "role": "admin", "namespace": namespace });
+    for (namespace, reason) in [("Nope!", "1 to 63 of"), ("nope", "everwatch namespace apply nope")] {
+        let refused = stage.sent_by(BOOTSTRAP, "POST", "/v1/tokens", Some(&body(namespace))).await;
+        let problem = refused.refused(422, "invalid");
+        assert_eq!(problem.errors[0].pointer, "/namespace");
+        assert!(problem.detail.contains(reason), "{}", problem.detail);
+    }
+    stage.namespace("a", json!({})).await;
+    let ann = stage.token_of("ann", "admin", "a").await;
+    let who = stage.sent_by(&ann, "GET", "/v1/whoami", None).await.read::<Whoami>(200);
+    assert_eq!((who.namespace.as_deref(), who.role.as_deref()), (Some("a"), Some("admin")));
+    assert!(!who.verbs.iter().any(|verb| verb.starts_with("tokens:") || verb.starts_with("services:")));
+    let session = stage.sent_by(&ann, "POST", "/v1/session", None).await;
+    assert_eq!(session.read::<Whoami>(201).namespace.as_deref(), Some("a"));
+    let tokens = stage.manager.records.store.tokens().await.unwrap();
+    assert!(tokens.iter().all(|it| it.namespace == Some("a".parse().unwrap())), "{tokens:?}");
+    // Who may create tokens only for a part creates no others.
+    stage
+        .role(
+            "clerk",
+            json!([{ "verbs": ["tokens:write"] }, { "verbs": ["observers:*"], "namespaces": ["a"] }]),
+        )
+        .await;
+    stage.role("maker", json!([{ "verbs": ["observers:*"] }])).await;
+    let clerk = stage.token("clerk", "clerk").await;
+    let maker = json!({ "name": "m", "role": "maker" });
+    stage.sent_by(&clerk, "POST", "/v1/tokens", Some(&maker)).await.refused(403, "not-permitted");
+    let maker = json!({ "name": "m", "role": "maker", "namespace": "a" });
+    stage.sent_by(&clerk, "POST", "/v1/tokens", Some(&maker)).await.read::<CreatedToken>(201);
+    stage.sent_by(BOOTSTRAP, "DELETE", "/v1/namespaces/a", None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quotas_refuse_with_the_quota_and_its_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::guarded(dir.path()).await;
+    let _service = stage.service(9).await;
+    let by_admin = async |method: &str, path: &str, body: Option<Value>| {
+        stage.sent_by(BOOTSTRAP, method, path, body.as_ref()).await
+    };
+    let in_team =
+        |name: &str| Some(json!({ "name": name, "kind": "ticker", "namespace": "team", "on_full": "queue" }));
+    let missing = by_admin("POST", "/v1/observers", in_team("one")).await.refused(422, "namespace-unknown");
+    assert!(missing.detail.contains("PUT /v1/namespaces/team"), "{}", missing.detail);
+    stage.namespace("team", json!({ "quotas": { "observers": 2 } })).await;
+    for name in ["one", "two"] {
+        by_admin("POST", "/v1/observers", in_team(name)).await.read::<Observer>(201);
+    }
+    let full = by_admin("POST", "/v1/observers", in_team("three")).await.refused(409, "quota-reached");
+    let quota = full.quota.unwrap();
+    assert_eq!(
+        (quota.namespace.as_str(), quota.quota.as_str(), quota.max, quota.used),
+        ("team", "observers", 2, 2)
+    );
+    by_admin("PUT", "/v1/observers/three?namespace=team", in_team("three"))
+        .await
+        .refused(409, "quota-reached");
+    let wishes = json!([{ "op": "create", "observer": in_team("three") }]);
+    let outcomes = by_admin("POST", "/v1/observers:batch", Some(wishes)).await;
+    assert_eq!(outcomes.body["items"][0]["problem"]["quota"]["used"], 2, "{}", outcomes.body);
+    let batch = Some(json!({ "namespace": "team", "defaults": { "kind": "ticker" }, "observers": [{}] }));
+    by_admin("POST", "/v1/batches", batch.clone()).await.refused(409, "quota-reached");
+    by_admin("POST", "/v1/observers", in_team("one")).await.refused(409, "name-exists");
+    by_admin("DELETE", "/v1/namespaces/team", None).await.refused(409, "namespace-in-use");
+    stage
+        .namespace("team", json!({ "quotas": { "creates_per_minute": 1 }, "pools": ["default", "x"] }))
+        .await;
+    by_admin("POST", "/v1/observers", in_team("three")).await.read::<Observer>(201);
+    let fast = by_admin("POST", "/v1/observers", in_team("four")).await;
+    let quota = fast.refused(429, "create-quota-reached").quota.unwrap();
+    assert_eq!((quota.quota.as_str(), quota.max, quota.used), ("creates_per_minute", 1, 1));
+    by_admin("POST", "/v1/batches", batch).await.refused(429, "create-quota-reached");
+    let elsewhere = Some(json!({ "kind": "ticker", "namespace": "team", "pool": "gpu", "on_full": "queue" }));
+    let refused = by_admin("POST", "/v1/observers", elsewhere).await.refused(422, "pool-not-allowed");
+    assert!(refused.detail.contains("its pools: default, x"), "{}", refused.detail);
+    let to_gpu = Some(json!({ "pool": "gpu" }));
+    by_admin("PATCH", "/v1/observers/one?namespace=team", to_gpu.clone())
+        .await
+        .refused(422, "pool-not-allowed");
+    by_admin("POST", "/v1/observers/one/move?namespace=team", to_gpu).await.refused(422, "pool-not-allowed");
+    let seen = by_admin("GET", "/v1/namespaces/team", None).await.read::<Namespace>(200);
+    assert_eq!((seen.observers, seen.creates_left), (3, Some(0)));
+    // The limit of the namespace belongs to it.
+    let limit = Some(json!({ "max": 5 }));
+    by_admin("PUT", "/v1/limits/namespace:team", limit).await.refused(422, "invalid");
+    by_admin("DELETE", "/v1/limits/namespace:team", None).await.refused(409, "limit-in-use");
+    let shown = by_admin("GET", "/v1/observers/one?namespace=team", None).await.read::<Observer>(200);
+    assert_eq!(shown.limits, [""; 0]);
+    let own = Some(json!({ "limits": ["namespace:team"] }));
+    by_admin("PATCH", "/v1/observers/one?namespace=team", own).await.read::<Observer>(200);
+    let other = Some(json!({ "kind": "ticker", "limits": ["namespace:team"] }));
+    by_admin("POST", "/v1/observers", other).await.refused(422, "invalid");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_of_running_observers_lets_the_others_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::guarded(dir.path()).await;
+    let _service = stage.service(9).await;
+    stage.namespace("team", json!({ "quotas": { "running": 1 } })).await;
+    for name in ["one", "two"] {
+        let body = json!({ "name": name, "kind": "ticker", "namespace": "team", "on_full": "queue" });
+        stage.sent_by(BOOTSTRAP, "POST", "/v1/observers", Some(&body)).await.read::<Observer>(201);
+    }
+    let running = async || {
+        stage.sent_by(BOOTSTRAP, "GET", "/v1/namespaces/team", None).await.read::<Namespace>(200).running
+    };
+    let reaches = async |wanted: u64| {
+        let deadline = tokio::time::Instant::now() + SOON;
+        while running().await != Some(wanted) {
+            assert!(tokio::time::Instant::now() < deadline, "{:?} instead of {wanted}", running().await);
+            tokio::task::yield_now().await;
+        }
+    };
+    reaches(1).await;
+    let behind = async || {
+        let all: Listed<Observer> =
+            stage.sent_by(BOOTSTRAP, "GET", "/v1/observers?namespace=team", None).await.read(200);
+        all.items.iter().filter(|it| it.reason_code == Some(ReasonCode::LimitReached)).count()
+    };
+    let deadline = tokio::time::Instant::now() + SOON;
+    while behind().await != 1 {
+        assert!(tokio::time::Instant::now() < deadline, "{}", behind().await);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(running().await, Some(1));
+    stage.namespace("team", json!({ "quotas": { "running": 2 } })).await;
+    reaches(2).await;
+}
