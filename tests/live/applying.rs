@@ -62,6 +62,47 @@ async fn files_make_change_and_end_observers() {
 }
 
 #[tokio::test]
+async fn prune_deletes_in_the_namespaces_of_the_command_and_of_the_files_only() {
+    let mut cluster = Cluster::new("apply-namespaces");
+    cluster.manager().await;
+    cluster.service("a", 20).await;
+    let folder = cluster.folder("manifests");
+    let at = folder.to_str().unwrap();
+    for namespace in ["red", "blue"] {
+        let path = format!("/v1/namespaces/{namespace}");
+        cluster.api.done::<everwatch_api::Namespace>("PUT", &path, Some(json!({})), 201).await;
+    }
+    for namespace in ["default", "red", "blue"] {
+        for name in ["kept", "old"] {
+            let body =
+                json!({"name": name, "namespace": namespace, "kind": "ticker", "labels": {"app": "x"}});
+            cluster.api.create(body).await;
+        }
+    }
+    let left = async || {
+        let all = cluster.api.observers().await;
+        let mut names: Vec<String> = all.iter().map(|it| format!("{}/{}", it.namespace, it.name)).collect();
+        names.sort();
+        names
+    };
+    let pruned = async |arguments: &[&str], expected: &[&str]| {
+        let (code, said) = apply(&cluster, &[&["-f", at, "--prune", "-l", "app=x"], arguments].concat());
+        assert_eq!(code, Some(0), "{said}");
+        everwatch_tests::wait::wait_for("the others to be gone", || async {
+            let left = left().await;
+            if left == expected { Ok(()) } else { Err(format!("{left:?}")) }
+        })
+        .await;
+    };
+    let manifest = "{name: kept, kind: ticker, labels: {app: x}}";
+    write(&folder, "a.yaml", manifest);
+    pruned(&[], &["blue/kept", "blue/old", "default/kept", "red/kept", "red/old"]).await;
+    pruned(&["-n", "red"], &["blue/kept", "blue/old", "default/kept", "red/kept"]).await;
+    write(&folder, "b.yaml", "{name: kept, namespace: blue, kind: ticker, labels: {app: x}}");
+    pruned(&[], &["blue/kept", "default/kept", "red/kept"]).await;
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_file_is_said_and_does_not_stop_the_others() {
     let mut cluster = Cluster::new("apply-wrong");
     cluster.manager().await;

@@ -232,7 +232,8 @@ pub(crate) struct Apply {
     /// YAML or JSON file of observers, a folder of such files, or - for standard input; repeatable
     #[arg(short, long = "file", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Delete observers that match --label and that no file defines
+    /// Delete observers that match --label and that no file defines, in the command's namespace and in those that the files
+    /// name
     #[arg(long)]
     pub(crate) prune: bool,
     #[command(flatten)]

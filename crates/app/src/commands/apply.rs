@@ -7,14 +7,16 @@ use crate::item::Item;
 use crate::output::print;
 use crate::requests::{all, path};
 use anyhow::Context as _;
-use everwatch_api::Observer;
+use everwatch_api::{Observer, Whoami};
+use everwatch_core::id::Namespace;
 use everwatch_core::observer::definition::MEMBERS;
 use everwatch_core::record::status::Status;
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
 use reqwest::Method;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +29,29 @@ fn compared() -> impl Iterator<Item = &'static str> {
     MEMBERS.into_iter().filter(|member| *member != "name").chain(["desired"])
 }
 
-type Manifests = BTreeMap<String, (PathBuf, Map<String, Value>)>;
+/// An observer in a file: its namespace, if the file names one, and its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    namespace: Option<String>,
+    name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(out, "{namespace}/{}", self.name),
+            None => out.write_str(&self.name),
+        }
+    }
+}
+
+type Manifests = BTreeMap<Key, (PathBuf, Map<String, Value>)>;
+
+/// What is to be done with one observer.
+enum Step<'a> {
+    Put(&'a Key, &'a Map<String, Value>),
+    Delete(Item<Observer>),
+}
 
 /// The result, real or planned, for one observer.
 enum Outcome {
@@ -58,12 +82,17 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     }
     let doomed = if asked.prune { doomed(client, &labels, &manifests).await? } else { Vec::new() };
     let bar = ProgressBar::new((manifests.len() + doomed.len()) as u64);
-    let put = manifests.iter().map(|(name, (_, manifest))| (name.clone(), Some(manifest)));
-    let todo = put.chain(doomed.into_iter().map(|name| (name, None)));
+    let put = manifests.iter().map(|(key, (_, manifest))| Step::Put(key, manifest));
+    let todo = put.chain(doomed.into_iter().map(Step::Delete));
     let mut done = futures::stream::iter(todo)
-        .map(
-            |(name, manifest)| async move { (carry_out(client, &name, manifest, asked.dry_run).await, name) },
-        )
+        .map(|step| async move {
+            match step {
+                Step::Put(key, manifest) => {
+                    (put_one(client, key, manifest, asked.dry_run).await, key.to_string())
+                }
+                Step::Delete(it) => (delete_one(client, &it, asked.dry_run).await, it.name.clone()),
+            }
+        })
         .buffered(AT_ONCE);
     let (mut counts, mut failed) = ([0_usize; 4], 0_usize);
     while let Some((outcome, name)) = done.next().await {
@@ -116,10 +145,12 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
             let Some(name) = manifest.get("name").and_then(Value::as_str).map(str::to_owned) else {
                 return Err(wrong(&"an observer in this file has no `name`").into());
             };
-            if let Some((other, _)) = manifests.get(&name) {
-                return Err(wrong(&format!("{} also defines {name}", other.display())).into());
+            let namespace = manifest.get("namespace").and_then(Value::as_str).map(str::to_owned);
+            let key = Key { namespace, name };
+            if let Some((other, _)) = manifests.get(&key) {
+                return Err(wrong(&format!("{} also defines {key}", other.display())).into());
             }
-            manifests.insert(name, (file.clone(), manifest));
+            manifests.insert(key, (file.clone(), manifest));
         }
     }
     Ok(manifests)
@@ -154,42 +185,54 @@ fn text(file: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// The observers with these labels that no file defines: in the namespace of the command, and in those that the files name.
 async fn doomed(
     client: &Client,
     labels: &BTreeMap<String, String>,
     manifests: &Manifests,
-) -> anyhow::Result<Vec<String>> {
-    let query: Vec<_> = labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
-    let there = all(client, &query, usize::MAX).await?;
-    // A name means an observer of one namespace.
-    if let Some(other) = there.iter().find(|it| it.namespace != there[0].namespace) {
-        let text = format!(
-            "observers of the namespaces {} and {} have these labels: choose one with --namespace",
-            there[0].namespace, other.namespace
-        );
-        return Err(Failure::Usage(text).into());
+) -> anyhow::Result<Vec<Item<Observer>>> {
+    let own = match client.namespace() {
+        Some(namespace) => namespace.to_owned(),
+        None => {
+            let who: Whoami = client.read("/v1/whoami").await?;
+            who.namespace.unwrap_or_else(|| Namespace::default().to_string())
+        }
+    };
+    let defined: BTreeSet<(&str, &str)> =
+        manifests.keys().map(|key| (key.namespace.as_deref().unwrap_or(&own), key.name.as_str())).collect();
+    let namespaces: BTreeSet<&str> = defined.iter().map(|(namespace, _)| *namespace).chain([&*own]).collect();
+    let mut doomed = Vec::new();
+    for namespace in namespaces {
+        let mut query: Vec<_> =
+            labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
+        query.push(("namespace", namespace.to_owned()));
+        let there = all(client, &query, usize::MAX).await?.into_iter();
+        doomed.extend(there.filter(|it| {
+            it.status != Status::OnDeleting && !defined.contains(&(namespace, it.name.as_str()))
+        }));
     }
-    let names = there.iter().filter(|it| it.status != Status::OnDeleting).map(|it| it.name.clone());
-    Ok(names.filter(|name| !manifests.contains_key(name)).collect())
+    Ok(doomed)
 }
 
-async fn carry_out(
+async fn delete_one(client: &Client, it: &Observer, dry_run: bool) -> anyhow::Result<Outcome> {
+    if !dry_run {
+        // Its id, because the same name may be another observer in the namespace of the command.
+        client.order(Method::DELETE, &path(&it.id.to_string()), None).await?;
+    }
+    Ok(Outcome::Deleted)
+}
+
+async fn put_one(
     client: &Client,
-    name: &str,
-    manifest: Option<&Map<String, Value>>,
+    key: &Key,
+    manifest: &Map<String, Value>,
     dry_run: bool,
 ) -> anyhow::Result<Outcome> {
-    let path = match manifest.and_then(|manifest| manifest.get("namespace")).and_then(Value::as_str) {
+    let path = match &key.namespace {
         Some(namespace) if client.namespace().is_none() => {
-            format!("{}?namespace={}", path(name), Client::part(namespace))
+            format!("{}?namespace={}", path(&key.name), Client::part(namespace))
         }
-        _ => path(name),
-    };
-    let Some(manifest) = manifest else {
-        if !dry_run {
-            client.order(Method::DELETE, &path, None).await?;
-        }
-        return Ok(Outcome::Deleted);
+        _ => path(&key.name),
     };
     let before = match client.read::<Item<Observer>>(&path).await {
         Ok(it) if it.status != Status::Deleted => Some(it),

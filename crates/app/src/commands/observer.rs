@@ -121,7 +121,7 @@ async fn delete(
     let filter = query(&chosen.filter);
     let names = match (filter.is_empty(), dry_run) {
         (true, _) => chosen.names.clone(),
-        (false, true) => all(client, &filter, usize::MAX).await?.iter().map(|it| it.name.clone()).collect(),
+        (false, true) => all(client, &filter, usize::MAX).await?.iter().map(|it| it.id.to_string()).collect(),
         (false, false) => {
             let begun = bulk::run(client, "delete", (chosen, &filter)).await?;
             if wait.is_none() {
