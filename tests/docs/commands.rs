@@ -46,7 +46,7 @@ impl Way {
     fn of(command: &str) -> Self {
         let has = |part: &str| command.contains(part);
         let follows = [" -f", " --follow", " --watch"].iter().any(|flag| has(flag));
-        let follows = follows && command.starts_with("everwatch ") && !has("apply -f");
+        let follows = follows && command.starts_with("everwatch ") && !has(" apply ");
         match () {
             () if has("everwatch dev") || has("everwatch run manager") => Self::Manager,
             () if has("everwatch run service") || command == OWN_SERVICE => Self::Service,

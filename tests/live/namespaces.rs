@@ -22,7 +22,7 @@ async fn team(api: &Api, namespace: &str) -> String {
 
 /// An observer that leaves a file with its namespace and name, and then stays.
 fn observer(name: &str, folder: &Path) -> Value {
-    let script = r#"touch "$0/$EVERWATCH_NAMESPACE.$EVERWATCH_OBSERVER_NAME"; exec sleep 1000"#;
+    let script = r#"touch "$0/$EVERWATCH_OBSERVER_NAMESPACE.$EVERWATCH_OBSERVER_NAME"; exec sleep 1000"#;
     let argv = json!(["/bin/sh", "-c", script, folder.display().to_string()]);
     json!({ "name": name, "kind": "exec", "spec": { "argv": argv }, "on_full": "queue" })
 }

@@ -188,16 +188,16 @@ pub(crate) fn use_token_file(file: PathBuf) {
 }
 
 /// The namespace that the command line names.
-static NAMESPACE: OnceLock<String> = OnceLock::new();
+static NAMESPACE: OnceLock<Option<String>> = OnceLock::new();
 
-/// Uses this namespace instead of that of the context.
-pub(crate) fn use_namespace(namespace: String) {
+/// Uses this namespace instead of that of the context; `None`: no namespace.
+pub(crate) fn use_namespace(namespace: Option<String>) {
     let _already_set = NAMESPACE.set(namespace);
 }
 
 fn namespace_for(server: &str) -> anyhow::Result<Option<String>> {
     match NAMESPACE.get() {
-        Some(namespace) => Ok(Some(namespace.clone())),
+        Some(namespace) => Ok(namespace.clone()),
         None => Ok(Contexts::load()?.namespace_for(server.trim_end_matches('/'))),
     }
 }

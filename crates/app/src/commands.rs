@@ -42,7 +42,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         client::use_token_file(file);
     }
     trust::use_files(cli.tls);
-    if let Some(namespace) = cli.within.namespace.filter(|name| !name.is_empty()) {
+    if let Some(namespace) = cli.within.given() {
         client::use_namespace(namespace);
     }
     let server = || server(cli.server.as_deref(), cli.config.as_deref());

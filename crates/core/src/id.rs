@@ -236,6 +236,12 @@ impl LimitKey {
         self.0.starts_with(NAMESPACE_KEY)
     }
 
+    /// The namespace whose key it is.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.strip_prefix(NAMESPACE_KEY)
+    }
+
     /// Whether it is the key of a batch or a namespace: users neither add nor remove it.
     #[must_use]
     pub fn is_implied(&self) -> bool {

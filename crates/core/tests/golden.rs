@@ -105,14 +105,17 @@ fn work() {
     let schedule = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"});
     let schedule = serde_json::from_value(schedule).unwrap();
     let scheduled = Work { scheduled_for: Some(at(9)), schedule, ..work.clone() };
-    let heavy = ObserverDefinition { weight: 4, ..definition };
+    let heavy = ObserverDefinition { weight: 4, ..definition.clone() };
     let heavy = Work::of(observer(), 3, &heavy).unwrap();
+    let team = ObserverDefinition { namespace: Namespace::new("team-a").unwrap(), ..definition.clone() };
+    let team = Work::of(observer(), 3, &team).unwrap();
     let finite = Work { attempt_timeout, finish_at, ..work };
     let all = [
         ("work-times", finite),
         ("work-windows", windowed),
         ("work-schedule", scheduled),
         ("work-weight", heavy),
+        ("work-namespace", team),
     ];
     for (name, work) in all {
         let kept = golden(name, &serde_json::to_vec(&work).unwrap());
@@ -382,5 +385,7 @@ fn messages_about_batches() {
         created_at: at(0),
         completed_at: at(600_000),
     };
+    let team = BatchCompleted { namespace: Namespace::new("team-a").unwrap(), ..completed.clone() };
     both_ways("batch-completed", &BatchMessage::Completed(completed));
+    both_ways("batch-completed-namespace", &BatchMessage::Completed(team));
 }

@@ -131,6 +131,13 @@ def test_the_time_for_which_an_execution_starts_is_read() -> None:
         assert read.scheduled_for == at
 
 
+def test_the_namespace_is_read() -> None:
+    for name, namespace in (("work-namespace", "team-a"), ("work", "default")):
+        read = read_work(golden(name))
+        assert isinstance(read, Work)
+        assert read.namespace == namespace
+
+
 def changed(**members: Any) -> bytes:
     return json.dumps(json.loads(golden("work")) | members).encode()
 

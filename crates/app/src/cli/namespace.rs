@@ -20,6 +20,24 @@ pub(crate) struct Within {
         display_order = 103
     )]
     pub(crate) namespace: Option<String>,
+    /// All namespaces, also where the context or the environment names one
+    #[arg(
+        short = 'A',
+        long,
+        global = true,
+        conflicts_with = "namespace",
+        help_heading = "Everywhere",
+        display_order = 104
+    )]
+    pub(crate) all_namespaces: bool,
+}
+
+impl Within {
+    /// What the command line says; `None`: nothing.
+    pub(crate) fn given(self) -> Option<Option<String>> {
+        let named = self.namespace.filter(|name| !name.is_empty());
+        if self.all_namespaces { Some(None) } else { named.map(Some) }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -33,12 +51,12 @@ pub(crate) enum Namespace {
         #[command(flatten)]
         shown: OutputArgs,
     },
-    /// Create or replace a namespace from a file; without a file, it has no quotas
+    /// Create a namespace, or replace its quotas and pools with those of a file
     #[command(after_help = APPLY_EXAMPLE)]
     Apply {
         /// Name
         name: String,
-        /// YAML or JSON file; `-`: standard input
+        /// YAML or JSON file; `-`: standard input; without a file, a namespace that exists stays as it is
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
     },

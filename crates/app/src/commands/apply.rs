@@ -50,7 +50,7 @@ type Manifests = BTreeMap<Key, (PathBuf, Map<String, Value>)>;
 /// What is to be done with one observer.
 enum Step<'a> {
     Put(&'a Key, &'a Map<String, Value>),
-    Delete(Item<Observer>),
+    Delete(Box<Item<Observer>>),
 }
 
 /// The result, real or planned, for one observer.
@@ -83,7 +83,7 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     let doomed = if asked.prune { doomed(client, &labels, &manifests).await? } else { Vec::new() };
     let bar = ProgressBar::new((manifests.len() + doomed.len()) as u64);
     let put = manifests.iter().map(|(key, (_, manifest))| Step::Put(key, manifest));
-    let todo = put.chain(doomed.into_iter().map(Step::Delete));
+    let todo = put.chain(doomed.into_iter().map(|it| Step::Delete(Box::new(it))));
     let mut done = futures::stream::iter(todo)
         .map(|step| async move {
             match step {

@@ -3,7 +3,7 @@
 use super::access::document;
 use super::operations::list;
 use crate::cli::Namespace;
-use crate::client::Client;
+use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, NAMESPACES, print};
 use everwatch_api as api;
@@ -25,7 +25,17 @@ pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
             Ok(())
         }
         Namespace::Apply { name, file } => {
-            let body = file.map_or_else(|| Ok(json!({})), |file| document(&file))?;
+            let body = match file {
+                Some(file) => document(&file)?,
+                None => match client.read::<api::Namespace>(&path(&name)).await {
+                    Ok(it) => {
+                        print(&format!("namespace unchanged: {}", described(&it).replace('\n', ", ")));
+                        return Ok(());
+                    }
+                    Err(error) if matches!(error.downcast_ref(), Some(Failure::NotFound(_))) => json!({}),
+                    Err(error) => return Err(error),
+                },
+            };
             let it: api::Namespace = client.send(Method::PUT, &path(&name), Some(&body)).await?;
             print(&format!("namespace applied: {}", described(&it).replace('\n', ", ")));
             Ok(())

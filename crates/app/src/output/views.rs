@@ -150,6 +150,7 @@ pub(crate) const TOKENS: View<Token> = View {
         Column::<Token>::new("NAME", |it, _| it.name.clone()).least(16),
         Column::<Token>::new("ID", |it, _| it.id.clone()).least(10),
         Column::<Token>::new("ROLE", |it, _| it.role.clone()).least(8),
+        Column::<Token>::new("NAMESPACE", |it, _| or_dash(it.namespace.clone())).least(8),
         Column::<Token>::new("STATE", |it, _| token_state(it).to_owned()),
         Column::<Token>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
         Column::<Token>::new("EXPIRES", |it, _| second(it.expires_at)),
@@ -175,6 +176,8 @@ pub(crate) const ROLES: View<Role> = View {
         Column::<Role>::new("NAME", |it, _| it.name.clone()).least(16),
         Column::<Role>::new("BUILT IN", |it, _| if it.built_in { "yes" } else { "no" }.to_owned()),
         Column::<Role>::new("GRANTS", |it, _| it.grants.len().to_string()).right(),
+        Column::<Role>::new("NAMESPACES", |it, _| or_dash(some_of(it, |grant| grant.namespaces.as_deref())))
+            .least(8),
         Column::<Role>::new("POOLS", |it, _| or_dash(some_of(it, |grant| grant.pools.as_deref()))).least(8),
         Column::<Role>::new("KINDS", |it, _| or_dash(some_of(it, |grant| grant.kinds.as_deref()))).least(8),
         Column::<Role>::new("VERBS", |it, _| {
@@ -188,7 +191,7 @@ pub(crate) const ROLES: View<Role> = View {
     ],
 };
 
-/// The pools or kinds that the grants of a role name; none if a grant is for all.
+/// The namespaces, pools or kinds that the grants of a role name; none if a grant is for all.
 fn some_of(role: &Role, of: impl Fn(&RoleGrant) -> Option<&[String]>) -> Option<String> {
     let all = role.grants.iter().map(of).collect::<Option<Vec<_>>>()?;
     let all: std::collections::BTreeSet<&str> = all.into_iter().flatten().map(String::as_str).collect();
@@ -234,6 +237,7 @@ pub(crate) const BATCHES: View<Batch> = View {
     name: |it| it.name.clone(),
     key: |it| it.id.to_string(),
     columns: &[
+        Column::<Batch>::new("NAMESPACE", |it, _| it.namespace.clone()).varied(),
         Column::<Batch>::new("NAME", |it, _| it.name.clone()).least(16),
         Column::<Batch>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
         Column::<Batch>::new("SETTLED", |it, _| format!("{} of {}", it.settled, it.members)).right(),

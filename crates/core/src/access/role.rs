@@ -301,12 +301,15 @@ impl Rights {
         Self(within)
     }
 
-    /// The namespace of all observers on which it permits anything; `None` if there are several, or any.
+    /// The namespace of all observers on which it permits anything, or of all that it permits in namespaces if it permits
+    /// nothing on observers; `None` if there are several, or any.
     #[must_use]
     pub fn only_namespace(&self) -> Option<&Namespace> {
-        let of_observers = |verbs: &BTreeSet<Verb>| verbs.iter().any(|verb| verb.reach() == Reach::Observer);
+        let has = |verbs: &BTreeSet<Verb>, reach| verbs.iter().any(|verb| verb.reach() == reach);
+        let any_of_observers = self.0.iter().any(|(verbs, _)| has(verbs, Reach::Observer));
+        let reach = if any_of_observers { Reach::Observer } else { Reach::Namespace };
         let mut parts =
-            self.0.iter().filter(|(verbs, _)| of_observers(verbs)).map(|(_, part)| &part.namespaces);
+            self.0.iter().filter(|(verbs, _)| has(verbs, reach)).map(|(_, part)| &part.namespaces);
         let first = parts.clone().next()?;
         let [only] = first.as_deref()? else { return None };
         parts.all(|namespaces| namespaces == first).then_some(only)

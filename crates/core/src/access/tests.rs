@@ -339,6 +339,11 @@ fn a_token_of_a_namespace_has_only_its_part_of_every_role() {
     }
     assert_eq!(within.only_namespace(), Some(&team()));
     assert!(admin.cover(&within) && !within.cover(&admin) && !within.cover(&BuiltIn::Viewer.role().rights()));
+    let of_batches = role(json!([{ "verbs": ["batches:*"] }])).rights();
+    assert_eq!(
+        (of_batches.only_namespace(), of_batches.within(&team()).only_namespace()),
+        (None, Some(&team()))
+    );
     // Of a role for another namespace, nothing is left.
     assert_eq!(within.within(&Namespace::new("other").unwrap()).scope(Verb::ObserversRead), Some(Vec::new()));
     let pools = role(json!([{ "verbs": ["*"], "pools": ["a"] }])).rights().within(&team());

@@ -76,6 +76,12 @@ impl NamespaceSettings {
         }
         if errors.is_empty() { Ok(settings) } else { Err(errors) }
     }
+
+    /// Whether its observers may use this pool.
+    #[must_use]
+    pub fn has_pool(&self, pool: &Pool) -> bool {
+        self.pools.as_ref().is_none_or(|pools| pools.contains(pool))
+    }
 }
 
 /// A stored namespace.

@@ -92,7 +92,7 @@ impl World {
             self.admitted.iter().filter(|row| row.preemption_rank().unwrap() < below).cloned().collect();
         let decided = look.decide(&count, (read, self.keys.clone()), &admitted, &policy());
         let shown = decided.iter().map(|it| {
-            let by = &it.after.preempted.as_ref().unwrap().by;
+            let by = it.after.preempted.as_ref().unwrap().by.as_ref().unwrap();
             let how = if it.recalled { " (recalled)" } else { "" };
             format!("{} to {by}{how}", it.before.definition.name)
         });

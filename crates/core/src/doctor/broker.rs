@@ -224,7 +224,11 @@ fn log_growth(fleet: &FleetFacts, facts: &Facts, version: Option<(u32, u32)>) ->
         why: "each create and restart adds its size plus 260 bytes to the disk of every node; a full disk blocks \
               all publishers"
             .to_owned(),
-        cure: format!("`everwatch observer restart {name}` (the oldest first), or upgrade {} to 4.3", server.place),
+        cure: format!(
+            "`everwatch observer restart {}` (the oldest first), or upgrade {} to 4.3",
+            oldest.definition.arguments(),
+            server.place
+        ),
     })
 }
 

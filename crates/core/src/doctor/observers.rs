@@ -54,7 +54,7 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
         cure: format!(
             "run `everwatch observer logs {0}` and `everwatch observer describe {0}`; fix its spec or its \
              dependencies, or `everwatch observer pause {0}`; `everwatch observer list --health restarting` lists all",
-            first.definition.name
+            first.definition.arguments()
         ),
     })
 }
@@ -71,7 +71,7 @@ fn failed(failed: &SomeRows) -> Option<Finding> {
         cure: format!(
             "`everwatch observer list --status Failed` shows why; fix the cause, then `everwatch observer retry {}`, \
              or delete it",
-            first.definition.name
+            first.definition.arguments()
         ),
     })
 }

@@ -337,6 +337,40 @@ impl ObserverDefinition {
         }
     }
 
+    /// The arguments by which commands find it: its name, and its namespace unless it is the default one.
+    #[must_use]
+    pub fn arguments(&self) -> String {
+        if self.namespace.is_default() {
+            self.name.to_string()
+        } else {
+            format!("-n {} {}", self.namespace, self.name)
+        }
+    }
+
+    /// Gives it the limits of the batch and the namespace of this definition. Users can neither add such a limit nor remove
+    /// it.
+    pub fn imply_limits(&mut self, of: &Self) {
+        self.limits.retain(|key| !key.is_implied());
+        self.limits.extend(of.limits.iter().filter(|key| key.is_implied()).cloned());
+    }
+
+    /// Whether it has room for the limits of the batch and the namespace of the definition that it replaces.
+    ///
+    /// # Errors
+    /// If they are more than [`LIMITS_MAX`] together.
+    pub fn check_limits(&self, before: &Self) -> Result<(), FieldError> {
+        let own = self.limits.iter().filter(|key| !key.is_implied()).count();
+        let implied = before.limits.iter().filter(|key| key.is_implied()).count();
+        if own + implied <= LIMITS_MAX {
+            return Ok(());
+        }
+        let others =
+            if before.limits.iter().any(LimitKey::is_of_batch) { "its batch" } else { "its namespace" };
+        let detail =
+            format!("names {own} limits, and {others} limits it, too: at most {LIMITS_MAX} together");
+        Err(FieldError::new("/limits", detail))
+    }
+
     /// A text that no other live observer has: its name, qualified by its namespace.
     #[must_use]
     pub fn name_key(&self) -> String {

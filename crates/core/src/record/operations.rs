@@ -180,9 +180,14 @@ impl Row {
     ///
     /// # Errors
     /// If it is deleted.
-    pub fn update(&mut self, definition: ObserverDefinition, now: Timestamp, policy: &RowPolicy) -> Asked {
+    pub fn update(
+        &mut self,
+        mut definition: ObserverDefinition,
+        now: Timestamp,
+        policy: &RowPolicy,
+    ) -> Asked {
         self.refuse_deleted()?;
-        let definition = self.with_implied_limits(definition);
+        definition.imply_limits(&self.definition);
         if definition == *self.definition {
             return Ok(false);
         }

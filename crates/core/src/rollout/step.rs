@@ -40,6 +40,8 @@ pub struct Checks<'a> {
     pub policy: &'a RowPolicy,
     /// Whether the services can run a definition; the error says why not.
     pub kinds: &'a (dyn Fn(&ObserverDefinition) -> Result<(), String> + Sync),
+    /// Whether its namespace may use the pool of a definition; the error says why not.
+    pub pools: &'a (dyn Fn(&ObserverDefinition) -> Result<(), String> + Sync),
 }
 
 /// Decides the next step. While the rollout runs, `seen` has the members that are changed or failed, and the next pending
@@ -197,6 +199,10 @@ impl Plan<'_> {
     fn patched(&self, before: &ObserverDefinition) -> Result<ObserverDefinition, String> {
         let first = |errors: Vec<_>| errors.first().map_or_else(String::new, ToString::to_string);
         let patched = before.patched(&self.rollout.patch).map_err(first)?;
+        patched.check_limits(before).map_err(|error| error.to_string())?;
+        if patched.pool != before.pool {
+            (self.checks.pools)(&patched)?;
+        }
         if !patched.runs_like(before) {
             (self.checks.kinds)(&patched)?;
         }

@@ -145,11 +145,14 @@ impl Stage {
         let kinds = |_: &ObserverDefinition| {
             if self.refuses_kinds { Err("/spec/every is too often".to_owned()) } else { Ok(()) }
         };
+        let pools = |definition: &ObserverDefinition| {
+            if definition.pool.as_str() == "gpu" { Err("may not use pool gpu".to_owned()) } else { Ok(()) }
+        };
         let policy = RowPolicy::default();
         step(
             &self.rollout,
             &seen.collect::<Vec<_>>(),
-            &Checks { now: self.now, policy: &policy, kinds: &kinds },
+            &Checks { now: self.now, policy: &policy, kinds: &kinds, pools: &pools },
         )
     }
     fn reason(&self, place: usize) -> &str {
@@ -355,6 +358,9 @@ fn an_invalid_definition_fails_the_rollout() {
     it.rollout.patch = json!({"grace": "59m"});
     it.act(RolloutAction::Resume);
     assert_eq!(it.steps(), "Running: changed changed");
+    let mut it = Stage::new(2, 1);
+    it.rollout.patch = json!({"pool": "gpu"});
+    assert_eq!(it.steps(), "Paused (observer a: may not use pool gpu): failed pending");
     let mut it = Stage::new(2, 2);
     it.refuses_kinds = true;
     it.on_failure(OnFailure::Revert);

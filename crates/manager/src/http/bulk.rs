@@ -5,7 +5,7 @@ use super::body;
 use super::caller;
 use super::creating::{create_row, made_up_name};
 use super::deleting::request_delete;
-use super::draft::draft;
+use super::draft::{draft, namespace_of};
 use super::filter::{filter, sort_value};
 use super::idempotency::{self, Identities, Once};
 use super::lookup::{find, one};
@@ -99,10 +99,11 @@ pub(crate) async fn batch(
     mut params: Params,
     request: Request,
 ) -> Result<Json<Outcomes>, Problem> {
-    let namespace = &params.namespace()?;
+    let given = params.given_namespace()?;
     params.finish()?;
     let headers = request.headers().clone();
     let body = body::read(request, &manager.requests.limits.bodies, BODY_MAX).await?;
+    let (given, namespace) = (given.as_ref(), &given.clone().unwrap_or_else(caller::namespace));
     let identities = &Identities::reserve(&manager.records, &headers, (namespace, &body)).await?;
     let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
     let Value::Array(wishes) = body else {
@@ -115,7 +116,7 @@ pub(crate) async fn batch(
     let (manager, mut items) = (&manager, Vec::with_capacity(wishes.len()));
     for wave in waves(wishes) {
         let done = futures::stream::iter(wave)
-            .map(|wish| async move { outcome(fulfil(manager, (identities, namespace), wish).await) })
+            .map(|wish| async move { outcome(fulfil(manager, (identities, given), wish).await) })
             .buffered(AT_ONCE);
         items.extend(done.collect::<Vec<_>>().await);
     }
@@ -141,12 +142,13 @@ fn waves(wishes: Vec<Value>) -> Vec<Vec<(usize, Value)>> {
 
 async fn fulfil(
     manager: &Arc<Manager>,
-    (identities, namespace): (&Identities, &Namespace),
+    (identities, given): (&Identities, Option<&Namespace>),
     (place, wish): (usize, Value),
 ) -> Result<(StatusCode, Observer), Problem> {
     let (id, act): (String, Act) = match body::parsed(wish)? {
         Wish::Create { observer } => {
-            let draft = draft(observer, (namespace, &made_up_name()?))?;
+            let namespace = namespace_of(given.cloned(), &observer)?;
+            let draft = draft(observer, (&namespace, &made_up_name()?))?;
             let made = match identities.of(&manager.records, place).await? {
                 Once::Make(identity) => create_row(manager, identity, draft).await?.1,
                 Once::Made(row) => one(&manager.records, &row).await?,
@@ -154,14 +156,16 @@ async fn fulfil(
             return Ok((StatusCode::CREATED, made));
         }
         Wish::Delete { id } => {
-            return deleted(manager, (namespace, &id)).await;
+            let namespace = given.cloned().unwrap_or_else(caller::namespace);
+            return deleted(manager, (&namespace, &id)).await;
         }
         Wish::Pause { id } => (id, Row::pause),
         Wish::Resume { id } => (id, Row::resume),
         Wish::Restart { id } => (id, Row::restart),
         Wish::Retry { id } => (id, Row::retry),
     };
-    acted(manager, (namespace, &id), (identities.action(place), act)).await
+    let namespace = given.cloned().unwrap_or_else(caller::namespace);
+    acted(manager, (&namespace, &id), (identities.action(place), act)).await
 }
 
 type Act = fn(&mut Row, Timestamp, &RowPolicy) -> Result<bool, Refusal>;

@@ -53,7 +53,11 @@ pub(super) async fn create_row(
 ) -> Result<(Row, Observer), Problem> {
     caller::check_verb(Verb::ObserversCreate, &definition)?;
     limits::drop_own(&mut definition);
-    check_kind(manager, &definition).await?;
+    if let Err(problem) = check_kind(manager, &definition).await {
+        // What other pools offer does not concern a namespace that may not use them.
+        namespaces::check_new(&manager.records, &definition).await?;
+        return Err(problem);
+    }
     limits::check_free(&definition)?;
     limits::check_known(&manager.records, &definition).await?;
     limits::add_own(&mut definition)?;

@@ -169,18 +169,25 @@ fn not_found(key: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no limit `{key}`, and no limit applies to it"))
 }
 
-/// Refuses the limit of a batch in the create of an observer that is no member.
+/// Refuses the limits of batches and namespaces in the create of an observer that is no member.
 pub(super) fn check_free(definition: &ObserverDefinition) -> Result<(), Problem> {
-    match definition.limits.iter().find(|key| key.is_implied()) {
-        Some(key) if key.is_of_batch() => {
-            Err(wrong("/limits", format!("{key} is the limit of a batch: only its members use it")))
-        }
-        Some(key) => Err(wrong(
-            "/limits",
-            format!("{key} is the limit of another namespace: only its observers use it"),
-        )),
-        None => Ok(()),
-    }
+    definition.limits.iter().find(|key| key.is_implied()).map_or(Ok(()), |key| Err(implied(key)))
+}
+
+/// Refuses the limits of batches and namespaces that the observer does not have already, whether or not they exist.
+pub(super) fn check_implied(changed: &ObserverDefinition, seen: &ObserverDefinition) -> Result<(), Problem> {
+    let own = LimitKey::of_namespace(&seen.namespace);
+    let new = |key: &&LimitKey| key.is_implied() && !seen.limits.contains(*key) && Some(*key) != own.as_ref();
+    changed.limits.iter().find(new).map_or(Ok(()), |key| Err(implied(key)))
+}
+
+fn implied(key: &LimitKey) -> Problem {
+    let whose = if key.is_of_batch() {
+        "the limit of a batch: only its members use it"
+    } else {
+        "the limit of another namespace: only its observers use it"
+    };
+    wrong("/limits", format!("{key} is {whose}"))
 }
 
 /// Takes out the limit of the observer's own namespace, which definitions read from the API may contain.
@@ -198,20 +205,6 @@ pub(super) fn add_own(definition: &mut ObserverDefinition) -> Result<(), Problem
         return Err(wrong("/limits", detail));
     }
     definition.limits.insert(own);
-    Ok(())
-}
-
-/// Refuses more limits than an observer may have together with the limit of its batch, which no change removes.
-pub(super) fn check_room(changed: &ObserverDefinition, seen: &ObserverDefinition) -> Result<(), Problem> {
-    let own = changed.limits.iter().filter(|key| !key.is_implied()).count();
-    let implied = seen.limits.iter().filter(|key| key.is_implied()).count();
-    if own + implied > LIMITS_MAX {
-        let others =
-            if seen.limits.iter().any(LimitKey::is_of_batch) { "its batch" } else { "its namespace" };
-        let detail =
-            format!("names {own} limits, and {others} limits it, too: at most {LIMITS_MAX} together");
-        return Err(wrong("/limits", detail));
-    }
     Ok(())
 }
 
@@ -236,19 +229,28 @@ pub(super) async fn reached(records: &Records, definition: &ObserverDefinition) 
     for key in &definition.limits {
         let use_of = use_of(records, key).await?;
         if use_of.is_full {
-            full.push(format!("limit {key} has no free place: {}", use_of.text));
+            let text = if use_of.text.is_empty() { String::new() } else { format!(": {}", use_of.text) };
+            full.push(format!("{} has no free place{text}", named(key)));
         }
     }
     if full.is_empty() {
         // Others that came before wait for a slot, or a place has become free since.
-        let keys: Vec<String> = definition.limits.iter().map(|key| format!("limit {key}")).collect();
+        let keys: Vec<String> = definition.limits.iter().map(named).collect();
         full.push(format!("{} had no place that no other observer waits for", keys.join(" or ")));
     }
     let detail = format!("{}; raise the maximum, or create with on_full \"queue\"", full.join("; "));
     Ok(Problem::new(Code::LimitReached, detail))
 }
 
-/// How much of a key is in use, and by whom.
+/// A key, as users set its maximum.
+fn named(key: &LimitKey) -> String {
+    match key.namespace() {
+        Some(namespace) => format!("quotas.running of namespace {namespace}"),
+        None => format!("limit {key}"),
+    }
+}
+
+/// How much of a key is in use, and by whom; no text if the sender may not know.
 struct UseOf {
     is_full: bool,
     text: String,
@@ -256,21 +258,31 @@ struct UseOf {
 
 async fn use_of(records: &Records, key: &LimitKey) -> Result<UseOf, Problem> {
     let Some(limit) = records.store.limits_of(std::slice::from_ref(key)).await?.remove(key) else {
-        let text = format!("no limit applies to it; create one with everwatch limit set {key} --max NUMBER");
+        let text = match key.namespace() {
+            Some(namespace) => {
+                format!("the namespace does not exist: run everwatch namespace apply {namespace}")
+            }
+            None => format!("no limit applies to it; create one with everwatch limit set {key} --max NUMBER"),
+        };
         return Ok(UseOf { is_full: true, text });
     };
     let (used, waiting) = records.store.limit_counts(key).await?;
+    let is_full = used + waiting >= u64::from(limit.max);
     // The users may be observers that the sender may not know.
     let may_name = caller::scope().is_none();
+    let is_own = key.namespace() == Some(caller::namespace().as_str());
+    if !may_name && !is_own {
+        return Ok(UseOf { is_full, text: String::new() });
+    }
     let users = if may_name { records.store.limit_users(key, false, NAMED_MAX).await? } else { Vec::new() };
     let names: Vec<&str> = users.iter().map(|it| it.name.as_str()).collect();
     let more = if used > names.len() as u64 { " and others" } else { "" };
     let by = if names.is_empty() { String::new() } else { format!(" by {}{more}", names.join(", ")) };
     let text = format!("{used} of {} in use{by}, {waiting} waiting", limit.max);
-    Ok(UseOf { is_full: used + waiting >= u64::from(limit.max), text })
+    Ok(UseOf { is_full, text })
 }
 
-/// Who has the places that an observer waits for.
+/// Who has the places that an observer waits for; empty if the sender may not know.
 pub(super) async fn occupants(records: &Records, key: &LimitKey) -> Result<String, Problem> {
     Ok(use_of(records, key).await?.text)
 }

@@ -61,7 +61,10 @@ pub(super) async fn one(records: &Records, row: &Row) -> Result<Observer, Proble
         }
     }
     if let Some(key) = row.behind.as_ref().filter(|_| row.is_behind_limit()) {
-        shown.reason = format!("{}: {}", shown.reason, occupants(records, key).await?);
+        let occupants = occupants(records, key).await?;
+        if !occupants.is_empty() {
+            shown.reason = format!("{}: {occupants}", shown.reason);
+        }
     }
     Ok(without_secrets(shown, row))
 }

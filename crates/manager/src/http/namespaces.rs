@@ -12,7 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{Listed, Namespace, ProblemBody, QuotaUse};
-use everwatch_core::access::Verb;
+use everwatch_core::access::{Token, Verb};
 use everwatch_core::capacity::create_admission::Created;
 use everwatch_core::capacity::namespace::{NAMESPACES_MAX, NamespaceRow, NamespaceSettings};
 use everwatch_core::clock::Timestamp;
@@ -26,13 +26,13 @@ use tracing::info;
 type Shared = State<Arc<Manager>>;
 
 /// The namespace of this name, if there is one that the sender may know.
-async fn find(records: &Records, key: &str) -> Result<NamespaceRow, Problem> {
+async fn find(records: &Records, (verb, key): (Verb, &str)) -> Result<NamespaceRow, Problem> {
     let missing = || {
         let key: String = key.chars().take(140).collect();
         Problem::new(Code::NotFound, format!("there is no namespace `{key}`"))
     };
     let Ok(name) = id::Namespace::new(key) else { return Err(missing()) };
-    if !caller::may_in(Verb::NamespacesRead, &name) {
+    if !caller::may_in(verb, &name) {
         return Err(missing());
     }
     match records.store.namespace(&name).await? {
@@ -114,7 +114,7 @@ pub(crate) async fn read(
     params: Params,
 ) -> Result<Json<Namespace>, Problem> {
     params.finish()?;
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager.records, (Verb::NamespacesRead, &key)).await?;
     Ok(Json(shown(&manager.records, vec![row]).await?.remove(0)))
 }
 
@@ -153,7 +153,7 @@ pub(crate) async fn put(
     Ok((status, Json(shown(records, vec![row]).await?.remove(0))).into_response())
 }
 
-/// Delete a namespace that has no observers. Of `default`, only its quotas and pools.
+/// Delete a namespace that has no observers, no open batches and no tokens. Of `default`, only its quotas and pools.
 #[utoipa::path(delete, path = "/v1/namespaces/{namespace}", tag = "namespaces", security(("token" = ["namespaces:write"])),
     params(("namespace" = String, Path, description = "its name")),
     responses((status = 204, description = "deleted"), (status = 404, body = ProblemBody, description = "not-found"),
@@ -164,7 +164,8 @@ pub(crate) async fn delete(
     params: Params,
 ) -> Result<StatusCode, Problem> {
     params.finish()?;
-    let name = find(&manager.records, &key).await?.name;
+    let name = find(&manager.records, (Verb::NamespacesWrite, &key)).await?.name;
+    check_unused(&manager, &name).await?;
     match manager.records.store.delete_namespace(&name).await? {
         NamespaceDeleted::Done => {
             info!(namespace = %name, "namespace deleted");
@@ -177,6 +178,31 @@ pub(crate) async fn delete(
             let detail = format!("namespace {name} has {count} observers: delete them first");
             Err(Problem::new(Code::NamespaceInUse, detail))
         }
+    }
+}
+
+/// Refuses to delete a namespace that tokens or open batches name: they would concern the next namespace of that name.
+async fn check_unused(manager: &Manager, name: &id::Namespace) -> Result<(), Problem> {
+    if name.is_default() {
+        return Ok(());
+    }
+    let (records, in_use) = (&manager.records, |detail| Err(Problem::new(Code::NamespaceInUse, detail)));
+    let now = records.clock.now();
+    let tokens = records.store.tokens().await?;
+    let of_it = |token: &&Token| token.namespace.as_ref() == Some(name) && token.is_valid(now);
+    if let Some(token) = tokens.iter().find(of_it) {
+        let count = tokens.iter().filter(of_it).count();
+        return in_use(format!(
+            "namespace {name} has {count} valid tokens and sessions, such as {}: revoke them first",
+            token.principal()
+        ));
+    }
+    let open = records.store.open_batches().await?;
+    match open.iter().find(|batch| batch.namespace == *name) {
+        Some(batch) => {
+            in_use(format!("batch {} of namespace {name} is not over: cancel it first", batch.name))
+        }
+        None => Ok(()),
     }
 }
 
@@ -193,12 +219,13 @@ pub(super) async fn check_pool(
     changed: &ObserverDefinition,
     seen: &ObserverDefinition,
 ) -> Result<(), Problem> {
-    if changed.pool == seen.pool {
-        return Ok(());
-    }
+    if changed.pool == seen.pool { Ok(()) } else { check_new(records, changed).await }
+}
+
+/// Refuses a pool that the namespace may not use.
+pub(super) async fn check_new(records: &Records, changed: &ObserverDefinition) -> Result<(), Problem> {
     let row = records.store.namespace(&changed.namespace).await?;
-    let pools = row.as_ref().and_then(|row| row.settings.pools.as_ref());
-    if pools.is_none_or(|pools| pools.contains(&changed.pool)) {
+    if row.is_none_or(|row| row.settings.has_pool(&changed.pool)) {
         return Ok(());
     }
     Err(refusal(records, changed, Created::PoolNotAllowed).await?)

@@ -5,6 +5,7 @@ use super::caller;
 use super::filter::sort_value;
 use super::idempotency::Identities;
 use super::limits;
+use super::namespaces;
 use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
@@ -202,6 +203,7 @@ fn selected(selector: &RolloutSelector) -> Result<Filter, Problem> {
     let status = status.collect::<Result<_, String>>().map_err(|error| wrong("/selector/status", error))?;
     let filter = Filter {
         status,
+        namespace: word("namespace", selector.namespace.as_ref())?,
         kind: word("kind", selector.kind.as_ref())?,
         pool: word("pool", selector.pool.as_ref())?,
         labels: selector.labels.clone(),
@@ -209,7 +211,7 @@ fn selected(selector: &RolloutSelector) -> Result<Filter, Problem> {
         ..Filter::default()
     };
     if filter == Filter::default() {
-        return Err(wrong("/selector", "give at least one of labels, kind, pool, status and q"));
+        return Err(wrong("/selector", "give at least one of labels, namespace, kind, pool, status and q"));
     }
     Ok(filter)
 }
@@ -242,8 +244,15 @@ async fn members_of(records: &Records, filter: &Filter, patch: &Value) -> Result
 }
 
 async fn try_patch(records: &Records, row: &Row, patch: &Value) -> Result<(), Problem> {
-    let errors = match row.definition.patched(patch) {
-        Ok(definition) => return limits::check_known(records, &definition).await,
+    let tried = row.definition.patched(patch).and_then(|definition| {
+        definition.check_limits(&row.definition).map_err(|error| vec![error])?;
+        Ok(definition)
+    });
+    let errors = match tried {
+        Ok(definition) => {
+            namespaces::check_pool(records, &definition, &row.definition).await?;
+            return limits::check_known(records, &definition).await;
+        }
         Err(errors) => errors,
     };
     let at = |error: FieldError| FieldError {

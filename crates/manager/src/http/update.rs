@@ -113,6 +113,10 @@ pub(crate) async fn put(
     let which = ObserverRef::parse(&key, &namespace).map_err(|error| {
         Problem::invalid(vec![FieldError { pointer: "/name".to_owned(), detail: error.to_string() }])
     })?;
+    if let ObserverRef::Name(namespace, _) = &which {
+        // The same refusal whether the name exists there or not.
+        caller::check_namespace(namespace)?;
+    }
     for _ in 0..crate::commit::CAS_TRIES {
         let found = manager.records.store.find(&which).await?;
         let row = match (found, &which) {
@@ -139,14 +143,21 @@ pub(crate) async fn put(
 }
 
 /// Changes `seen` to the draft; `None` if the row was changed in the meantime.
-async fn apply(manager: &Arc<Manager>, seen: &Row, key: &str, draft: Draft) -> Result<Option<Row>, Problem> {
+async fn apply(
+    manager: &Arc<Manager>,
+    seen: &Row,
+    key: &str,
+    mut draft: Draft,
+) -> Result<Option<Row>, Problem> {
     same_name(&draft.definition, own_names(seen))?;
     caller::check_verb(Verb::ObserversUpdate, &draft.definition)?;
+    limits::check_implied(&draft.definition, &seen.definition)?;
+    draft.definition.check_limits(&seen.definition).map_err(|error| Problem::invalid(vec![error]))?;
+    draft.definition.imply_limits(&seen.definition);
     namespaces::check_pool(&manager.records, &draft.definition, &seen.definition).await?;
     if !draft.definition.runs_like(&seen.definition) {
         check_kind(manager, &draft.definition).await?;
     }
-    limits::check_room(&draft.definition, &seen.definition)?;
     if draft.definition.limits != seen.definition.limits {
         limits::check_known(&manager.records, &draft.definition).await?;
     }

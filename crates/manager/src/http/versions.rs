@@ -2,6 +2,7 @@
 
 use super::body::{JsonBody, parsed};
 use super::draft::Draft;
+use super::limits;
 use super::lookup::find;
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
@@ -53,7 +54,8 @@ pub(crate) async fn list(
     params.finish()?;
     let row = find(&manager.records, (&namespace, &key)).await?;
     let mut items: Vec<DefinitionVersion> = Vec::new();
-    for store::DefinitionVersion { revision, definition } in versions(&manager, &row).await? {
+    for store::DefinitionVersion { revision, mut definition } in versions(&manager, &row).await? {
+        limits::drop_own(&mut definition);
         let definition = serde_json::to_value(&definition)
             .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         if let Some(later) = items.last_mut()

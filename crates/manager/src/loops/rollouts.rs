@@ -73,11 +73,18 @@ async fn advance(manager: &Arc<Manager>, rollout: &Rollout) -> Result<(), StoreE
     let kinds = |definition: &ObserverDefinition| {
         kind_check::against(manager, &services, definition).map_err(|unfit| unfit.to_string())
     };
-    let now = manager.records.clock.now();
-    let Some(step) = step(rollout, &seen, &Checks { now, policy: &manager.settings.row, kinds: &kinds })
-    else {
-        return Ok(());
+    let changes_pool = rollout.patch.get("pool").is_some();
+    let namespaces = if changes_pool { manager.records.store.namespaces().await? } else { Vec::new() };
+    let pools = |definition: &ObserverDefinition| {
+        let row = namespaces.iter().find(|row| row.name == definition.namespace);
+        if row.is_none_or(|row| row.settings.has_pool(&definition.pool)) {
+            return Ok(());
+        }
+        Err(format!("its namespace {} may not use pool {}", definition.namespace, definition.pool))
     };
+    let now = manager.records.clock.now();
+    let checks = Checks { now, policy: &manager.settings.row, kinds: &kinds, pools: &pools };
+    let Some(step) = step(rollout, &seen, &checks) else { return Ok(()) };
     if let Some(saved) = manager.records.store.save_step(&step).await? {
         tell(manager, rollout, step, saved).await;
     }

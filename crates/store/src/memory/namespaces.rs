@@ -46,7 +46,8 @@ impl Namespaces for MemoryStore {
     ) -> Result<NamespaceWritten, StoreError> {
         let mut tables = self.tables();
         let before = tables.namespaces.get(name).cloned();
-        if before.is_none() && tables.namespaces.len() as u64 >= NAMESPACES_MAX {
+        let others = tables.namespaces.keys().filter(|name| !name.is_default()).count();
+        if before.is_none() && !name.is_default() && others as u64 >= NAMESPACES_MAX {
             return Ok(NamespaceWritten::TooMany);
         }
         let (settings, is_new) = (settings.clone(), before.is_none());

@@ -95,9 +95,9 @@ async fn put(
     let alone = "SELECT pg_advisory_xact_lock(hashtextextended('everwatch namespaces', 0))";
     sqlx::query(alone).execute(&mut *transaction).await.map_err(failure)?;
     let before = rows(&mut transaction, LOCK, std::slice::from_ref(name)).await?.pop();
-    let number = sqlx::query_scalar("SELECT COUNT(*) FROM namespaces");
+    let number = sqlx::query_scalar("SELECT COUNT(*) FROM namespaces WHERE name <> 'default'");
     let number: i64 = number.fetch_one(&mut *transaction).await.map_err(failure)?;
-    if before.is_none() && crate::columns::number(number) >= NAMESPACES_MAX {
+    if before.is_none() && !name.is_default() && crate::columns::number(number) >= NAMESPACES_MAX {
         return Ok(NamespaceWritten::TooMany);
     }
     let (settings, is_new) = (settings.clone(), before.is_none());

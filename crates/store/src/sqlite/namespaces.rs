@@ -96,11 +96,11 @@ impl Namespaces for SqliteStore {
     ) -> Result<NamespaceWritten, StoreError> {
         let mut transaction = writing(&self.writer).await?;
         let before = read(&mut transaction, std::slice::from_ref(name)).await?.pop();
-        let number: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM namespaces")
+        let number: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM namespaces WHERE name <> 'default'")
             .fetch_one(&mut *transaction)
             .await
             .map_err(failure)?;
-        if before.is_none() && crate::columns::number(number) >= NAMESPACES_MAX {
+        if before.is_none() && !name.is_default() && crate::columns::number(number) >= NAMESPACES_MAX {
             return Ok(NamespaceWritten::TooMany);
         }
         let (settings, is_new) = (settings.clone(), before.is_none());

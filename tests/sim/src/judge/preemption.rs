@@ -14,7 +14,10 @@ pub(super) fn hear(fact: &Fact, known: &Knowledge, exercised: &mut Exercised) ->
         return Ok(());
     };
     *exercised.entry("preemptions").or_default() += 1;
-    let (name, by) = (&after.definition.name, &preempted.by);
+    let name = &after.definition.name;
+    let Some(by) = &preempted.by else {
+        return breach("preemption", format!("{name} gives way to an observer that is not named"));
+    };
     let Some(needed) = known.setup.preempt_after_ms else {
         return breach("preemption", format!("{name} gives way to {by}, and preemption is off"));
     };

@@ -44,7 +44,9 @@ impl Row {
     pub fn give_way_to(&mut self, other: &Self, now: Timestamp, policy: &RowPolicy) -> bool {
         let gives = self.give_up_slot(now, policy);
         if gives {
-            let (by, priority) = (other.definition.name.clone(), other.definition.priority);
+            let is_known = other.definition.namespace == self.definition.namespace;
+            let by = is_known.then(|| other.definition.name.clone());
+            let priority = other.definition.priority;
             self.preempted = Some(Preemption { by, priority });
         }
         gives

@@ -36,15 +36,31 @@ async fn two_teams(stage: &Stage) -> [String; 2] {
     tokens
 }
 
+/// A body that this route accepts.
+fn body_for(method: &str, path: &str) -> Option<Value> {
+    match (method, path.rsplit('/').next().unwrap()) {
+        ("PUT", _) => Some(json!({ "kind": "ticker" })),
+        ("PATCH", _) => Some(json!({ "labels": { "a": "b" } })),
+        ("POST", "revert") => Some(json!({ "to": 1 })),
+        _ => None,
+    }
+}
+
+/// What an answer tells, whatever the key in the request was.
+fn told(answer: &Answer, key: &str) -> (StatusCode, String) {
+    let Value::Object(mut body) = answer.body.clone() else { panic!("{}", answer.body) };
+    body.remove("request_id");
+    (answer.status, Value::Object(body).to_string().replace(key, "KEY"))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_route_stays_within_the_namespace_of_the_token() {
     let dir = tempfile::tempdir().unwrap();
     let stage = Stage::guarded(dir.path()).await;
     let _service = stage.service(9).await;
     let [ann, bob] = two_teams(&stage).await;
-    let by_ann = async |method: &str, path: &str, body: Option<Value>| {
-        stage.sent_by(&ann, method, path, body.as_ref()).await
-    };
+    stage.role("of-a", json!([{ "verbs": ["*"], "namespaces": ["a"] }])).await;
+    let by_role = stage.token("amy", "of-a").await;
     let theirs = stage.sent_by(&bob, "GET", "/v1/observers/web", None).await.read::<Observer>(200);
     let batch = stage.sent_by(&bob, "GET", "/v1/batches/reports", None).await.read::<Batch>(200);
     assert_eq!((theirs.namespace.as_str(), batch.namespace.as_str()), ("b", "b"));
@@ -52,18 +68,24 @@ async fn every_route_stays_within_the_namespace_of_the_token() {
     let (mut routes, mut refused) = (0, 0);
     for (method, path, operation) in contract.operations() {
         let method = method.to_uppercase();
-        let body = match (method.as_str(), path.rsplit('/').next().unwrap()) {
-            ("PUT", _) => Some(json!({ "kind": "ticker" })),
-            ("PATCH", _) => Some(json!({ "labels": { "a": "b" } })),
-            ("POST", "revert") => Some(json!({ "to": 1 })),
-            _ => None,
-        };
+        let body = body_for(&method, path);
         let keys = match path {
             path if path.starts_with("/v1/observers/{key}") => {
                 [theirs.id.to_string(), "web?namespace=b".to_owned()]
             }
             path if path.starts_with("/v1/batches/{key}") => {
                 [batch.id.to_string(), "reports?namespace=b".to_owned()]
+            }
+            path if path == "/v1/observers" && method == "DELETE" || path.starts_with("/v1/observers:") => {
+                // The filters of the routes for many observers find nothing.
+                if path != "/v1/observers:batch" {
+                    for token in [&ann, &by_role] {
+                        let uri = format!("{path}?namespace=b&expect=3");
+                        stage.sent_by(token, &method, &uri, None).await.refused(409, "count-differs");
+                        routes += 1;
+                    }
+                }
+                continue;
             }
             _ => {
                 // What concerns the whole deployment, or pools, is not theirs.
@@ -72,21 +94,29 @@ async fn every_route_stays_within_the_namespace_of_the_token() {
                 if !needs.iter().any(|verb| rights.permits_some(*verb)) {
                     let uri = path.replace("{key}", "x").replace("{pool}", "x").replace("{name}", "x");
                     let uri = uri.replace("{id}", "0").replace("{namespace}", "a");
-                    by_ann(&method, &uri, None).await.refused(403, "not-permitted");
+                    stage.sent_by(&ann, &method, &uri, None).await.refused(403, "not-permitted");
                     refused += 1;
                 }
                 continue;
             }
         };
-        for key in keys {
-            let (key, query) = key.split_once('?').unwrap_or((&key, ""));
-            let uri = format!("{}?{query}", path.replace("{key}", key));
+        for (key, token) in keys.iter().flat_map(|key| [(key, &ann), (key, &by_role)]) {
+            let (key, query) = key.split_once('?').unwrap_or((key, ""));
+            let of = async |key: &str| {
+                let uri = format!("{}?{query}", path.replace("{key}", key));
+                stage.sent_by(token, &method, uri.trim_end_matches('?'), body.as_ref()).await
+            };
             // A PUT by name would create an observer in their namespace; one by id finds nothing.
-            by_ann(&method, uri.trim_end_matches('?'), body.clone()).await.refused(404, "not-found");
+            let is_create = method == "PUT" && !query.is_empty();
+            let theirs = of(key).await;
+            let made_up = if query.is_empty() { uuid::Uuid::new_v4().to_string() } else { "none".to_owned() };
+            assert_eq!(told(&theirs, key), told(&of(&made_up).await, &made_up), "{method} {path}");
+            let expected = if is_create { (403, "not-permitted") } else { (404, "not-found") };
+            theirs.refused(expected.0, expected.1);
             routes += 1;
         }
     }
-    assert!(routes >= 40 && refused >= 30, "{routes} {refused}");
+    assert!(routes >= 90 && refused >= 30, "{routes} {refused}");
     let after = stage.sent_by(&bob, "GET", "/v1/observers/web", None).await.read::<Observer>(200);
     let wanted = |it: &Observer| (it.definition_version, it.desired, it.labels.clone());
     assert_eq!(wanted(&after), wanted(&theirs), "it is as it was");
@@ -136,6 +166,14 @@ async fn lists_bulk_actions_and_batches_stay_within_the_namespace() {
     let member = json!({ "defaults": { "kind": "ticker" }, "observers": [{ "namespace": "b" }] });
     by_ann("POST", "/v1/batches", Some(member)).await.refused(422, "invalid");
     by_ann("PATCH", "/v1/observers/web", Some(json!({ "namespace": "b" }))).await.refused(422, "invalid");
+    // Whether a namespace exists is not told either.
+    for key in ["namespace:b", "namespace:none"] {
+        let problem = by_ann("PATCH", "/v1/observers/web", Some(json!({ "limits": [key] }))).await;
+        assert!(problem.refused(422, "invalid").detail.contains("another namespace"));
+    }
+    let odd = json!([{ "op": "create", "observer": body }]);
+    let outcomes = by_ann("POST", "/v1/observers:batch?namespace=a", Some(odd)).await;
+    assert_eq!(outcomes.body["items"][0]["status"], 400, "{}", outcomes.body);
     // Many at once.
     by_ann("DELETE", "/v1/observers?kind=ticker&expect=6", None).await.refused(409, "count-differs");
     by_ann("DELETE", "/v1/observers?namespace=b&expect=3", None).await.refused(409, "count-differs");
@@ -215,7 +253,16 @@ async fn tokens_and_sessions_keep_their_namespace() {
     stage.sent_by(&clerk, "POST", "/v1/tokens", Some(&maker)).await.refused(403, "not-permitted");
     let maker = json!({ "name": "m", "role": "maker", "namespace": "a" });
     stage.sent_by(&clerk, "POST", "/v1/tokens", Some(&maker)).await.read::<CreatedToken>(201);
-    stage.sent_by(BOOTSTRAP, "DELETE", "/v1/namespaces/a", None).await;
+    // Their tokens would be those of the next namespace of that name.
+    let in_use = stage.sent_by(BOOTSTRAP, "DELETE", "/v1/namespaces/a", None).await;
+    let problem = in_use.refused(409, "namespace-in-use");
+    assert!(problem.detail.contains("3 valid tokens and sessions"), "{}", problem.detail);
+    // A role without verbs on observers has a namespace, too.
+    stage.role("runner", json!([{ "verbs": ["batches:*"] }])).await;
+    let body = json!({ "name": "runner", "role": "runner", "namespace": "a" });
+    let made = stage.sent_by(BOOTSTRAP, "POST", "/v1/tokens", Some(&body)).await.read::<CreatedToken>(201);
+    let who = stage.sent_by(&made.token, "GET", "/v1/whoami", None).await.read::<Whoami>(200);
+    assert_eq!(who.namespace.as_deref(), Some("a"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -258,6 +305,14 @@ async fn quotas_refuse_with_the_quota_and_its_use() {
     let quota = fast.refused(429, "create-quota-reached").quota.unwrap();
     assert_eq!((quota.quota.as_str(), quota.max, quota.used), ("creates_per_minute", 1, 1));
     by_admin("POST", "/v1/batches", batch).await.refused(429, "create-quota-reached");
+    let unknown = json!({ "kind": "other", "namespace": "team", "pool": "gpu", "on_full": "queue" });
+    by_admin("POST", "/v1/observers", Some(unknown)).await.refused(422, "pool-not-allowed");
+    let rollout = json!({ "selector": { "namespace": "team" }, "patch": { "pool": "gpu" } });
+    by_admin("POST", "/v1/rollouts", Some(rollout)).await.refused(422, "pool-not-allowed");
+    let limits: Vec<String> = (0..8).map(|number| format!("k{number}")).collect();
+    let rollout = json!({ "selector": { "namespace": "team" }, "patch": { "limits": limits } });
+    let refused = by_admin("POST", "/v1/rollouts", Some(rollout)).await.refused(422, "invalid");
+    assert!(refused.detail.contains("its namespace limits it, too"), "{}", refused.detail);
     let elsewhere = Some(json!({ "kind": "ticker", "namespace": "team", "pool": "gpu", "on_full": "queue" }));
     let refused = by_admin("POST", "/v1/observers", elsewhere).await.refused(422, "pool-not-allowed");
     assert!(refused.detail.contains("its pools: default, x"), "{}", refused.detail);

@@ -167,7 +167,7 @@ impl<'a> Spawner<'a> {
             .envs(&self.environment)
             .envs(self.ctx.trace_headers().map(|(header, value)| (header.to_uppercase(), value)))
             .env("EVERWATCH_OBSERVER_NAME", self.ctx.name())
-            .env("EVERWATCH_NAMESPACE", self.ctx.namespace())
+            .env("EVERWATCH_OBSERVER_NAMESPACE", self.ctx.namespace())
             .envs(self.ctx.scheduled_for().map(|at| ("EVERWATCH_SCHEDULED_FOR", rfc3339(at))))
             .envs(marks.iter().map(|(name, value)| (*name, value)))
             .stdin(Stdio::piped())
