@@ -104,7 +104,7 @@ fn heard(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             headers: json!({"type": "object", "properties": {"everwatch-observer": observer(),
                 "traceparent": trace("Whoever sent this, as W3C Trace Context writes it."),
                 "tracestate": trace("What vendors keep beside it.")}}),
-            golden: &["work", "work-times", "work-windows", "work-schedule", "work-weight"],
+            golden: &["work", "work-times", "work-windows", "work-schedule", "work-weight", "work-namespace"],
         },
         Channel {
             name: "commands",
@@ -213,7 +213,7 @@ fn said(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             payload: enveloped::<BatchMessage>(schemas),
             headers: json!({"type": "object", "required": ["everwatch-batch"],
                 "properties": {"everwatch-batch": trace("The batch's id.")}}),
-            golden: &["batch-completed"],
+            golden: &["batch-completed", "batch-completed-namespace"],
         },
     ]
 }

@@ -56,6 +56,7 @@ mod stalled;
 mod starting;
 mod state_queues;
 mod stopping;
+mod stored;
 mod times;
 mod tls;
 mod traces;

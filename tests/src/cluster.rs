@@ -147,6 +147,12 @@ impl Cluster {
         self
     }
 
+    /// The URL of the database.
+    #[must_use]
+    pub fn store_url(&self) -> &str {
+        &self.store_url
+    }
+
     /// Runs a statement on the database, which must be PostgreSQL.
     pub fn sql(&self, statement: &str) {
         let done = Command::new("psql").args([&self.store_url, "-qc", statement]).status().unwrap();

@@ -60,7 +60,7 @@ fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
     params(("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key returns the rollout that the first one started")),
     responses((status = 201, body = Rollout), (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 409, body = ProblemBody, description = "in-rollout, name-exists, too-many-rollouts"),
-    (status = 422, body = ProblemBody, description = "idempotency-key-reused")))]
+    (status = 422, body = ProblemBody, description = "idempotency-key-reused, limit-unknown, pool-not-allowed")))]
 pub(crate) async fn start(
     State(manager): Shared,
     params: Params,
