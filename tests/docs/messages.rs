@@ -200,7 +200,8 @@ fn said(schemas: &mut SchemaGenerator) -> Vec<Channel> {
             action: "send",
             payload: json!({"description": "Any JSON."}),
             headers: json!({"type": "object", "required": ["everwatch-observer", "everwatch-epoch"],
-                "properties": {"everwatch-observer": observer(), "everwatch-epoch": epoch}}),
+                "properties": {"everwatch-observer": observer(), "everwatch-epoch": epoch,
+                    "everwatch-namespace": {"type": "string", "default": "default"}}}),
             golden: &[],
         },
         Channel {

@@ -2,6 +2,7 @@
 
 pub mod definition;
 pub mod difference;
+pub mod labels;
 pub mod patch;
 pub mod retry;
 pub mod schedule;

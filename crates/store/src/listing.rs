@@ -2,6 +2,7 @@
 
 use crate::columns::{number, without_nul};
 use crate::port::{Filter, ListCursor, Page, Reasons, Sort, StoreError};
+use everwatch_core::id::Namespace;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacle;
 use everwatch_core::record::row::Row;
@@ -57,6 +58,8 @@ pub(crate) struct Parameters {
     pub(crate) service: Option<Uuid>,
     /// A JSON object.
     pub(crate) labels: String,
+    /// A JSON array of [`Requirement`](everwatch_core::observer::labels::Requirement)s.
+    pub(crate) selector: Option<String>,
     pub(crate) q: Option<String>,
     pub(crate) health: Option<Vec<&'static str>>,
     pub(crate) reasons: Option<Vec<&'static str>>,
@@ -76,6 +79,7 @@ impl Parameters {
             if filter.status.is_empty() { all_but_deleted().collect() } else { filter.status.clone() };
         let labels: serde_json::Map<String, serde_json::Value> =
             filter.labels.iter().map(|(key, value)| (without_nul(key), without_nul(value).into())).collect();
+        let namespace = filter.namespace.as_ref().or_else(|| only_namespace(filter));
         let scope = filter.scope.as_ref().map(crate::access_columns::written).transpose()?;
         let (value, id) = after.map_or_else(|| edge(filter), |after| (after.value.clone(), after.id.0));
         if filter.sort == Sort::CreatedAt && value.parse::<i64>().is_err() {
@@ -84,10 +88,11 @@ impl Parameters {
         Ok(Self {
             status: status.into_iter().map(Status::as_str).collect(),
             kind: filter.kind.as_ref().map(ToString::to_string),
-            namespace: filter.namespace.as_ref().map(ToString::to_string),
+            namespace: namespace.map(ToString::to_string),
             pool: filter.pool.as_ref().map(ToString::to_string),
             service: filter.service.map(|service| service.0),
             labels: serde_json::Value::Object(labels).to_string(),
+            selector: (!filter.selector.is_empty()).then(|| serde_json::json!(filter.selector).to_string()),
             // Names are ASCII.
             q: filter.q.as_deref().map(|q| without_nul(q).to_ascii_lowercase()),
             health: (!filter.health.is_empty())
@@ -102,13 +107,21 @@ impl Parameters {
 
     /// Whether the numbers that each save keeps (`observer_counts`) tell how many rows match.
     pub(crate) fn is_counted(&self) -> bool {
-        let selects = [self.has_labels(), self.q.is_some(), self.health.is_some(), self.reasons.is_some()];
+        let has_labels = self.has_labels() || self.selector.is_some();
+        let selects = [has_labels, self.q.is_some(), self.health.is_some(), self.reasons.is_some()];
         !selects.contains(&true) && self.scope.is_none() && self.namespace.is_none()
     }
 
     pub(crate) fn has_labels(&self) -> bool {
         self.labels != "{}"
     }
+}
+
+/// The namespace to which the scope is restricted: with it as a condition, a list uses the index of namespaces.
+fn only_namespace(filter: &Filter) -> Option<&Namespace> {
+    let parts = filter.scope.as_ref()?;
+    let [only] = parts.first()?.namespaces.as_deref()? else { return None };
+    parts.iter().all(|part| part.namespaces.as_deref() == Some(std::slice::from_ref(only))).then_some(only)
 }
 
 fn written(reasons: &Reasons) -> String {

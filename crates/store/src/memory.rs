@@ -223,6 +223,7 @@ impl Observers for MemoryStore {
                 && filter.pool.as_ref().is_none_or(|pool| definition.pool == *pool)
                 && filter.has_in_scope(definition)
                 && filter.service.is_none_or(|service| row.holder() == Some(service))
+                && filter.selector.selects(&definition.labels)
                 && filter.labels.iter().all(|(key, value)| definition.labels.get(key) == Some(value))
                 && q.as_ref()
                     .is_none_or(|q| definition.name.as_str().to_ascii_lowercase().contains(q.as_str()))

@@ -32,6 +32,7 @@ use everwatch_core::id::{
     Kind, Name, Namespace, ObserverId, ObserverRef, Pool, RateKey, ServiceId, ServiceRef,
 };
 use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::observer::labels::Selector;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
 use everwatch_core::record::reason::ReasonCode;
@@ -154,6 +155,8 @@ pub struct Filter {
     pub service: Option<ServiceId>,
     /// All must match.
     pub labels: BTreeMap<String, String>,
+    /// What the labels must fulfil besides.
+    pub selector: Selector,
     /// Part of the name, case-insensitive.
     pub q: Option<String>,
     /// The observers that the user may know; none other is shown or counted.

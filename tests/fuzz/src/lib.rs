@@ -9,6 +9,7 @@ use everwatch_core::id::{
     BatchRef, Kind, LimitKey, Name, Namespace, ObserverId, ObserverRef, Pool, RateKey, RolloutRef,
 };
 use everwatch_core::observer::definition::ObserverDefinition;
+use everwatch_core::observer::labels::Selector;
 use everwatch_core::observer::secret::{self, SecretRef};
 use everwatch_core::redact::redacted;
 use everwatch_core::wire::batch::BatchMessage;
@@ -121,6 +122,7 @@ pub fn texts(bytes: &[u8]) {
     same_text::<RateKey>(text);
     same_text::<LogCursor>(text);
     same_text::<SecretRef>(text);
+    same_text::<Selector>(text);
     let _parsed = (
         parse_duration(text).is_ok(),
         Presented::parse(text).is_ok(),

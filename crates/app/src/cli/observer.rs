@@ -3,6 +3,7 @@
 use super::{Labels, duration};
 use clap::Args;
 use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::observer::labels::Selector;
 use everwatch_core::observer::windows::{Days, Opening};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
@@ -158,6 +159,9 @@ pub(crate) struct Filter {
     pub(crate) service: Option<String>,
     #[command(flatten)]
     pub(crate) labels: Labels,
+    /// Match labels: key=value, key!=value, 'key in (a, b)', 'key notin (a, b)', key, '!key'; comma-separated
+    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
+    pub(crate) selector: Option<String>,
     /// Match names that contain this text
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) query: Option<String>,
@@ -168,8 +172,14 @@ impl ListArgs {
   everwatch observer list --status Failed -o wide
   everwatch observer list --health restarting,waiting
   everwatch observer list --service s1 --sort -created_at --limit 20
+  everwatch observer list --selector 'team in (prices, news), !old'
   everwatch observer list -l team=prices -o json | jq -r '.[].spec.url'
   everwatch observer list --watch";
+}
+
+/// The text of a valid selector.
+fn selector(text: &str) -> Result<String, String> {
+    text.parse::<Selector>().map(|_| text.to_owned())
 }
 
 /// A status, however it is capitalised.
@@ -206,8 +216,8 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    const FILTERS: [&'static str; 8] =
-        ["status", "health", "reason", "kind", "pool", "service", "labels", "query"];
+    const FILTERS: [&'static str; 9] =
+        ["status", "health", "reason", "kind", "pool", "service", "labels", "selector", "query"];
     pub(crate) const EXAMPLES: &'static str =
         "Examples (the same for delete, pause, resume, restart and retry):
   everwatch observer restart prices-1 prices-2

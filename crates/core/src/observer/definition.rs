@@ -2,6 +2,7 @@
 
 use crate::clock::{Timestamp, friendly};
 use crate::id::{Kind, LimitKey, Name, Namespace, ObserverId, Pool};
+use crate::observer::labels;
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
 use crate::observer::secret;
@@ -469,14 +470,11 @@ impl ObserverDefinition {
             errors.push(FieldError::new("/labels", format!("at most {LABELS_MAX} labels")));
         }
         for (key, value) in &self.labels {
-            let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
-            if key.is_empty() || key.len() > 128 || !key.chars().all(legal) {
-                let rule = "a label's key is 1 to 128 of A-Z a-z 0-9 . _ - /";
-                errors.push(FieldError::new(format!("/labels/{}", escape(key)), rule));
+            if !labels::is_key(key) {
+                errors.push(FieldError::new(format!("/labels/{}", escape(key)), labels::KEY_RULE));
             }
-            if value.len() > 256 || value.chars().any(char::is_control) {
-                let rule = "a label's value is at most 256 bytes without control characters";
-                errors.push(FieldError::new(format!("/labels/{}", escape(key)), rule));
+            if !labels::is_value(value) {
+                errors.push(FieldError::new(format!("/labels/{}", escape(key)), labels::VALUE_RULE));
             }
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }

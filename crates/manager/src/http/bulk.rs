@@ -199,7 +199,7 @@ async fn acted(
     ("status" = Option<String>, Query), ("health" = Option<String>, Query),
     ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query), ("namespace" = Option<String>, Query), ("pool" = Option<String>, Query),
     ("service" = Option<String>, Query), ("q" = Option<String>, Query),
-    ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
+    ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"), ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match")),
     responses((status = 200, body = Outcomes), (status = 409, body = ProblemBody, description = "count-differs")))]
 pub(crate) async fn delete(State(manager): Shared, params: Params) -> Result<Json<Outcomes>, Problem> {
     let ids = found(&manager.records, params).await?;
@@ -220,7 +220,7 @@ macro_rules! for_all {
             ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query),
             ("namespace" = Option<String>, Query), ("pool" = Option<String>, Query), ("service" = Option<String>, Query),
             ("q" = Option<String>, Query),
-            ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match")),
+            ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"), ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match")),
             responses((status = 200, body = Outcomes), (status = 400, body = ProblemBody, description = "bad-header"),
             (status = 409, body = ProblemBody, description = "count-differs")))]
         pub(crate) async fn $name(
@@ -257,7 +257,7 @@ async fn found(records: &Records, mut params: Params) -> Result<Vec<ObserverId>,
     if filter == every {
         return Err(bad(
             "label",
-            "give at least one filter: label, kind, namespace, pool, service, status, health, reason_code or q",
+            "give at least one filter: label, selector, kind, namespace, pool, service, status, health, reason_code or q",
         ));
     }
     let (mut ids, mut after): (Vec<ObserverId>, Option<ListCursor>) = (Vec::new(), None);

@@ -6,6 +6,7 @@ use super::problem::Problem;
 use super::query::{Params, bad};
 use crate::context::records::Records;
 use everwatch_core::id::{Kind, Pool};
+use everwatch_core::observer::labels::Selector;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
 use everwatch_core::record::reason::ReasonCode;
@@ -62,6 +63,7 @@ pub(super) async fn filter(records: &Records, params: &mut Params) -> Result<Fil
         pool: params.parsed::<Pool>("pool")?,
         service,
         labels,
+        selector: params.parsed::<Selector>("selector")?.unwrap_or_default(),
         q: params.one("q")?,
         scope: caller::scope(),
         sort,

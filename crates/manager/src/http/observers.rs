@@ -68,6 +68,7 @@ struct Start {
     ("kind" = Option<String>, Query), ("namespace" = Option<String>, Query, description = "observers of this namespace"), ("pool" = Option<String>, Query),
     ("service" = Option<String>, Query, description = "id or name of the holder"),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
+    ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match"),
     ("q" = Option<String>, Query, description = "part of the name"),
     ("sort" = Option<String>, Query, description = "name or created_at; descending with - in front"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),

@@ -64,6 +64,18 @@ pub async fn filters_hold_together(store: &dyn Store) {
     assert_eq!(listed(store, labels(&[("team", "x"), ("a.b/c", "1")])).await, ["Web-1"]);
     assert_eq!(listed(store, labels(&[("team", "y")])).await, [""; 0]);
     assert_eq!(listed(store, labels(&[("te\"am\0", "'\0")])).await, [""; 0]);
+    let selected = |text: &str| Filter { selector: text.parse().unwrap(), ..Filter::default() };
+    for (selector, expected) in [
+        ("team in (x, y)", &["Web-1", "web_2"][..]),
+        ("team notin (y)", &["Web-1", "cron", "web_2"]),
+        ("team!=x", &["cron"]),
+        ("a.b/c", &["Web-1"]),
+        ("!a.b/c, team", &["web_2"]),
+        ("team=x,a.b/c=1", &["Web-1"]),
+        ("te in (')", &[]),
+    ] {
+        assert_eq!(listed(store, selected(selector)).await, expected, "{selector}");
+    }
     assert_eq!(listed(store, part("WEB")).await, ["Web-1", "web_2"]);
     assert_eq!(listed(store, part("_")).await, ["web_2"]);
     assert_eq!(listed(store, part("%")).await, [""; 0]);

@@ -28,7 +28,10 @@ macro_rules! matching {
             WHERE (part -> 'namespaces' = 'null' OR part -> 'namespaces' ? o.namespace)
                 AND (part -> 'pools' = 'null' OR part -> 'pools' ? s.pool)
                 AND (part -> 'kinds' = 'null' OR part -> 'kinds' ? s.kind)))
-         AND ($11::text IS NULL OR o.namespace = $11)"
+         AND ($11::text IS NULL OR o.namespace = $11)
+         AND ($12::text IS NULL OR NOT EXISTS (SELECT 1 FROM jsonb_array_elements($12::text::jsonb) AS want
+            WHERE (want ->> 'not')::boolean = (o.labels ? (want ->> 'key')
+                AND (want -> 'values' = 'null' OR want -> 'values' ? (o.labels ->> (want ->> 'key'))))))"
         )
     };
 }
@@ -44,13 +47,13 @@ macro_rules! listing {
             $past,
             " (",
             $value,
-            ", $13) ORDER BY o.",
+            ", $14) ORDER BY o.",
             $by,
             " ",
             $way,
             ", o.id ",
             $way,
-            " LIMIT $14 OFFSET $15"
+            " LIMIT $15 OFFSET $16"
         )
     };
 }
@@ -71,10 +74,10 @@ pub(super) async fn list(
 ) -> Result<Page, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
     let statement = match (filter.sort, filter.descending) {
-        (Sort::Name, false) => listing!("name", "$12::text", ">", "ASC"),
-        (Sort::Name, true) => listing!("name", "$12::text", "<", "DESC"),
-        (Sort::CreatedAt, false) => listing!("created_at", "$12::text::bigint", ">", "ASC"),
-        (Sort::CreatedAt, true) => listing!("created_at", "$12::text::bigint", "<", "DESC"),
+        (Sort::Name, false) => listing!("name", "$13::text", ">", "ASC"),
+        (Sort::Name, true) => listing!("name", "$13::text", "<", "DESC"),
+        (Sort::CreatedAt, false) => listing!("created_at", "$13::text::bigint", ">", "ASC"),
+        (Sort::CreatedAt, true) => listing!("created_at", "$13::text::bigint", "<", "DESC"),
     };
     let the = &Parameters::of(filter, after)?;
     let count = if the.is_counted() {
@@ -92,6 +95,7 @@ pub(super) async fn list(
             .bind(&the.obstacles)
             .bind(&the.scope)
             .bind(&the.namespace)
+            .bind(&the.selector)
     };
     let total = count.fetch_one(&mut *snapshot).await.map_err(failure)?;
     let mut pages = ledger.pages::<StoredObserver>(most.saturating_add(1));
@@ -108,6 +112,7 @@ pub(super) async fn list(
             .bind(&the.obstacles)
             .bind(&the.scope)
             .bind(&the.namespace)
+            .bind(&the.selector)
             .bind(&the.value)
             .bind(the.id)
             .bind(limit)

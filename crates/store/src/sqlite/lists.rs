@@ -14,6 +14,11 @@ use uuid::Uuid;
 const LABELLED: &str = "NOT EXISTS (SELECT 1 FROM json_each(?5) AS want WHERE NOT EXISTS (
     SELECT 1 FROM json_each(o.labels) AS has WHERE has.key = want.key AND has.value = want.value))";
 
+/// A requirement is broken if the labels have what they must not have, or have not what they must have.
+const SELECTED: &str = "NOT EXISTS (SELECT 1 FROM json_each(?13) AS want WHERE (want.value ->> '$.not') = EXISTS (
+    SELECT 1 FROM json_each(o.labels) AS has WHERE has.key = want.value ->> '$.key' AND (
+        want.value ->> '$.values' IS NULL OR has.value IN (SELECT value FROM json_each(want.value, '$.values')))))";
+
 const OF_HEALTH: &str = concat!(effective_health!("?8"), " IN (SELECT value FROM json_each(?7))");
 
 const OF_REASON: &str = concat!(
@@ -38,6 +43,7 @@ fn matching(the: &Parameters) -> String {
         (the.pool.is_some(), "s.pool = ?3"),
         (the.service.is_some(), "s.service_id = ?4"),
         (the.has_labels(), LABELLED),
+        (the.selector.is_some(), SELECTED),
         (the.q.is_some(), "instr(lower(o.name), ?6) > 0"),
         (the.health.is_some(), OF_HEALTH),
         (the.reasons.is_some(), OF_REASON),
@@ -61,8 +67,8 @@ pub(super) async fn list(
     let the = &Parameters::of(filter, after)?;
     let matching = matching(the);
     let (by, value) = match filter.sort {
-        Sort::Name => ("name", "?13"),
-        Sort::CreatedAt => ("created_at", "CAST(?13 AS INTEGER)"),
+        Sort::Name => ("name", "?14"),
+        Sort::CreatedAt => ("created_at", "CAST(?14 AS INTEGER)"),
     };
     let (past, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
     let count = if the.is_counted() {
@@ -72,8 +78,8 @@ pub(super) async fn list(
     };
     let statement = format!(
         "SELECT s.id, s.version, s.digest, o.definition, s.state FROM observers o CROSS JOIN observer_states s ON s.id = o.id
-        WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?14)
-        ORDER BY o.{by} {way}, o.id {way} LIMIT ?15 OFFSET ?16"
+        WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?15)
+        ORDER BY o.{by} {way}, o.id {way} LIMIT ?15 OFFSET ?17"
     );
     let health = &the.health.as_ref().map(|health| array(health));
     let reasons = &the.reasons.as_ref().map(|codes| array(codes));
@@ -91,6 +97,7 @@ pub(super) async fn list(
         .bind(&the.obstacles)
         .bind(&the.scope)
         .bind(&the.namespace)
+        .bind(&the.selector)
         .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
@@ -109,6 +116,7 @@ pub(super) async fn list(
             .bind(&the.obstacles)
             .bind(&the.scope)
             .bind(&the.namespace)
+            .bind(&the.selector)
             .bind(&the.value)
             .bind(the.id)
             .bind(limit)
