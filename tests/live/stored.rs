@@ -1,7 +1,7 @@
-//! The databases and messages that earlier releases stored. The program under test migrates the databases and runs the
-//! observers, each once.
+//! Databases and messages that were recorded from earlier releases. Each test starts the current version on them and checks
+//! that it keeps every observer and runs none twice.
 //!
-//! `EVERWATCH_TEST_RECORD=0.2.0 ./tests/run -E 'test(stored::)'` stores those of the program under test, before its tag.
+//! `EVERWATCH_TEST_RECORD=0.2.0 ./tests/run -E 'test(stored::)'` records those of the current version, before its tag.
 
 use everwatch_api::{Listed, Observer};
 use everwatch_core::observer::definition::MEMBERS;
@@ -220,11 +220,11 @@ async fn each_release(cluster: impl Fn() -> Cluster) {
 }
 
 #[tokio::test]
-async fn sqlite_and_messages_of_each_release_are_served() {
+async fn the_current_version_runs_what_each_release_stored_on_sqlite() {
     each_release(|| Cluster::new("stored")).await;
 }
 
 #[tokio::test]
-async fn postgresql_and_messages_of_each_release_are_served() {
+async fn the_current_version_runs_what_each_release_stored_on_postgresql() {
     each_release(|| Cluster::new("stored").with_postgres()).await;
 }

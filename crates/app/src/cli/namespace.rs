@@ -7,8 +7,8 @@ use std::path::PathBuf;
 /// The namespace of all commands.
 #[derive(Debug, Args)]
 pub(crate) struct Within {
-    /// Namespace of observers and batches; the default is that of the context, then of the token, then `default`. Lists
-    /// without one show all namespaces
+    /// Namespace of observers and batches, and the one to which a new token or rollout is restricted. Default: the namespace of
+    /// the context; without one, names refer to the token's namespace or `default`, and lists show all namespaces
     #[arg(
         short,
         long,
@@ -20,15 +20,8 @@ pub(crate) struct Within {
         display_order = 103
     )]
     pub(crate) namespace: Option<String>,
-    /// All namespaces, also where the context or the environment names one
-    #[arg(
-        short = 'A',
-        long,
-        global = true,
-        conflicts_with = "namespace",
-        help_heading = "Everywhere",
-        display_order = 104
-    )]
+    /// Use no namespace of the context or of EVERWATCH_NAMESPACE: lists and filters match observers of all namespaces
+    #[arg(short = 'A', long, global = true, help_heading = "Everywhere", display_order = 104)]
     pub(crate) all_namespaces: bool,
 }
 
@@ -56,11 +49,12 @@ pub(crate) enum Namespace {
     Apply {
         /// Name
         name: String,
-        /// YAML or JSON file; `-`: standard input; without a file, a namespace that exists stays as it is
+        /// YAML or JSON file, or - for standard input; without it, create the namespace if it does not exist, and change
+        /// nothing otherwise
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Delete a namespace that has no observers
+    /// Delete a namespace that has no observers, open batches or valid tokens; of `default`, remove the quotas and pools
     Delete {
         /// Name
         name: String,

@@ -114,3 +114,15 @@ fn a_status_is_found_however_it_is_written() {
     let words: Vec<_> = which.filter.status.iter().map(|it| it.as_str()).collect();
     assert_eq!(words, ["Failed", "OnDeleting"]);
 }
+
+#[test]
+fn all_namespaces_override_every_other_choice() {
+    let given = |arguments: &[&str]| {
+        let all = ["everwatch"].iter().chain(arguments).chain(&["observer", "list"]);
+        <Cli as clap::Parser>::try_parse_from(all).unwrap().within.given()
+    };
+    assert_eq!(given(&["-A"]), Some(None));
+    assert_eq!(given(&["-A", "-n", "team"]), Some(None));
+    assert_eq!(given(&["-n", "team"]), Some(Some("team".to_owned())));
+    assert_eq!(given(&["-n", ""]), None);
+}

@@ -93,7 +93,10 @@ impl FromStr for Selector {
     fn from_str(text: &str) -> Result<Self, String> {
         let requirements = parts(text)?.into_iter().map(requirement).collect::<Result<Vec<_>, _>>()?;
         if requirements.len() > REQUIREMENTS_MAX {
-            return Err(format!("has {} requirements: at most {REQUIREMENTS_MAX}", requirements.len()));
+            return Err(format!(
+                "has {} requirements; the maximum is {REQUIREMENTS_MAX}",
+                requirements.len()
+            ));
         }
         Ok(Self(requirements))
     }
@@ -126,8 +129,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
     let made = |key: &str, values: Option<Vec<&str>>, not: bool| {
         let key = key.trim();
         let values = values.map(|values| values.into_iter().map(|value| value.trim().to_owned()).collect());
-        let requirement = Requirement { key: key.to_owned(), values, not };
-        if is_valid(&requirement) { Ok(requirement) } else { Err(wrong(text)) }
+        checked(text, Requirement { key: key.to_owned(), values, not })
     };
     if let Some(rest) = text.strip_suffix(')') {
         let (head, values) = rest.split_once('(').ok_or_else(|| wrong(text))?;
@@ -151,12 +153,22 @@ fn requirement(text: &str) -> Result<Requirement, String> {
     }
 }
 
-fn is_valid(requirement: &Requirement) -> bool {
-    let Requirement { key, values, .. } = requirement;
-    is_key(key)
-        && values
-            .as_ref()
-            .is_none_or(|values| values.len() <= VALUES_MAX && values.iter().all(|value| is_value(value)))
+fn checked(text: &str, requirement: Requirement) -> Result<Requirement, String> {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let shown = || text.chars().take(140).collect::<String>();
+    if requirement.key.chars().any(|sign| !is_key(&sign.to_string())) || requirement.key.is_empty() {
+        return Err(wrong(text));
+    }
+    if !is_key(&requirement.key) {
+        return Err(format!("`{}`: {KEY_RULE}", shown()));
+    }
+    if values.len() > VALUES_MAX {
+        return Err(format!("`{}` has {} values; the maximum is {VALUES_MAX}", shown(), values.len()));
+    }
+    if !values.iter().all(|value| is_value(value)) {
+        return Err(format!("`{}`: {VALUE_RULE}", shown()));
+    }
+    Ok(requirement)
 }
 
 fn wrong(text: &str) -> String {
@@ -221,6 +233,12 @@ mod tests {
             let refused = text.parse::<Selector>().unwrap_err();
             assert!(refused.contains(expected), "{text}: {refused}");
         }
+        let refused = |text: String| text.parse::<Selector>().unwrap_err();
+        assert!(refused("k".repeat(129)).ends_with(KEY_RULE));
+        assert!(refused(format!("app={}", "v".repeat(257))).ends_with(VALUE_RULE));
+        assert!(
+            refused(format!("app in ({})", "v,".repeat(100))).ends_with("has 101 values; the maximum is 100")
+        );
         assert!(vec!["a"; REQUIREMENTS_MAX + 1].join(",").parse::<Selector>().is_err());
     }
 }

@@ -93,10 +93,16 @@ pub(crate) async fn put(
     let LimitSettings { max, enforce } = parsed(body)?;
     let key = LimitPattern::new(&key).map_err(|error| wrong("", error.to_string()))?;
     if key.is_of_batch() {
-        return Err(wrong("", format!("{key} is the limit of a batch: its max_running sets it")));
+        return Err(wrong(
+            "",
+            format!("{key} is the limit of a batch: the max_running of the batch sets it"),
+        ));
     }
     if key.is_of_namespace() {
-        return Err(wrong("", format!("{key} is the limit of a namespace: its quota `running` sets it")));
+        return Err(wrong(
+            "",
+            format!("{key} is the limit of a namespace: change quotas.running of that namespace instead"),
+        ));
     }
     if !(1..=MAX_MAX).contains(&max) {
         return Err(wrong("/max", format!("is {max}: must be 1 to {MAX_MAX}")));
@@ -201,7 +207,10 @@ pub(super) fn drop_own(definition: &mut ObserverDefinition) {
 pub(super) fn add_own(definition: &mut ObserverDefinition) -> Result<(), Problem> {
     let Some(own) = LimitKey::of_namespace(&definition.namespace) else { return Ok(()) };
     if definition.limits.len() >= LIMITS_MAX {
-        let detail = format!("names {LIMITS_MAX} limits, and its namespace is one more: name one less");
+        let detail = format!(
+            "names {LIMITS_MAX} limits, but the limit of its namespace counts as one of them: name at most {}",
+            LIMITS_MAX - 1
+        );
         return Err(wrong("/limits", detail));
     }
     definition.limits.insert(own);
@@ -236,7 +245,7 @@ pub(super) async fn reached(records: &Records, definition: &ObserverDefinition) 
     if full.is_empty() {
         // Others that came before wait for a slot, or a place has become free since.
         let keys: Vec<String> = definition.limits.iter().map(named).collect();
-        full.push(format!("{} had no place that no other observer waits for", keys.join(" or ")));
+        full.push(format!("other observers wait for every free place of {}", keys.join(" or of ")));
     }
     let detail = format!("{}; raise the maximum, or create with on_full \"queue\"", full.join("; "));
     Ok(Problem::new(Code::LimitReached, detail))

@@ -153,7 +153,7 @@ pub(crate) async fn put(
     Ok((status, Json(shown(records, vec![row]).await?.remove(0))).into_response())
 }
 
-/// Delete a namespace that has no observers, no open batches and no tokens. Of `default`, only its quotas and pools.
+/// Delete a namespace that has no observers, open batches or valid tokens; of `default`, remove the quotas and pools.
 #[utoipa::path(delete, path = "/v1/namespaces/{namespace}", tag = "namespaces", security(("token" = ["namespaces:write"])),
     params(("namespace" = String, Path, description = "its name")),
     responses((status = 204, description = "deleted"), (status = 404, body = ProblemBody, description = "not-found"),
@@ -172,10 +172,11 @@ pub(crate) async fn delete(
             Ok(StatusCode::NO_CONTENT)
         }
         NamespaceDeleted::Missing => {
-            Err(Problem::new(Code::NotFound, format!("namespace {name} has no quotas and no pools")))
+            let what = if name.is_default() { "has no quotas or pools to delete" } else { "does not exist" };
+            Err(Problem::new(Code::NotFound, format!("namespace {name} {what}")))
         }
         NamespaceDeleted::InUse(count) => {
-            let detail = format!("namespace {name} has {count} observers: delete them first");
+            let detail = format!("namespace {name} still has observers ({count}): delete them first");
             Err(Problem::new(Code::NamespaceInUse, detail))
         }
     }
@@ -265,8 +266,8 @@ pub(super) async fn refusal(
 fn observers_quota(namespace: &id::Namespace, max: u32, (used, wanted): (u64, u64)) -> Problem {
     let more = if wanted == 1 { "one more".to_owned() } else { format!("{wanted} more") };
     let detail = format!(
-        "namespace {namespace} has {used} observers, and its quota is {max}, so it cannot have {more}: delete some, or \
-         raise quotas.observers"
+        "namespace {namespace} uses {used} of {max} observers and cannot have {more}: delete observers, or raise \
+         quotas.observers"
     );
     let quota = QuotaUse { namespace: namespace.to_string(), quota: "observers".to_owned(), max, used };
     Problem::new(Code::QuotaReached, detail).of_quota(quota)

@@ -79,7 +79,7 @@ pub(super) async fn list(
     let statement = format!(
         "SELECT s.id, s.version, s.digest, o.definition, s.state FROM observers o CROSS JOIN observer_states s ON s.id = o.id
         WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?15)
-        ORDER BY o.{by} {way}, o.id {way} LIMIT ?15 OFFSET ?17"
+        ORDER BY o.{by} {way}, o.id {way} LIMIT ?16 OFFSET ?17"
     );
     let health = &the.health.as_ref().map(|health| array(health));
     let reasons = &the.reasons.as_ref().map(|codes| array(codes));

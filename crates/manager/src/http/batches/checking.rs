@@ -147,7 +147,7 @@ fn member(
     if definition.limits.len() > most {
         let number = definition.limits.len();
         let detail = if is_limited && own.is_none() {
-            format!("names {LIMITS_MAX} limits, and max_running is one more: name one less")
+            format!("names {LIMITS_MAX} limits, but max_running counts as one of them: name one fewer")
         } else {
             format!("names {number} limits, at most {most} beside those of its batch and its namespace")
         };
