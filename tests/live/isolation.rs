@@ -138,8 +138,7 @@ async fn a_stall_beyond_the_limit_replaces_the_process_and_overlaps_with_nothing
     })
     .await;
     let moved = beside.iter().find(|name| *name != "culprit").unwrap();
-    let events = api.events_of(moved).await;
-    assert!(events.iter().any(|event| event.text.contains("stall")), "{events:?}");
+    api.until_events_of(moved, |events| events.iter().any(|event| event.text.contains("stall"))).await;
     wait_for("the finding to disappear", || async {
         stall_finding(&api).await.map_or(Ok(()), |finding| Err(format!("{finding:?}")))
     })

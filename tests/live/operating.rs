@@ -115,9 +115,11 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     cluster.api.until_service("a", |it| it.drain.is_none() && it.state == ServiceState::Cordoned).await;
     assert!(runs(&folder).iter().all(|runs| *runs == 2), "{:?}", runs(&folder));
     beacons::judge("drain", &folder, |_| 0);
-    let started: Vec<Event> = cluster.api.list("/v1/events?type=started&limit=500").await;
+    let moves = |events: &[Event]| events.iter().filter_map(|it| it.overlap_ms).count();
+    let path = "/v1/events?type=started&limit=500";
+    let started = cluster.api.until_events(path, |events| moves(events) >= 20).await;
     let overlaps: Vec<u64> = started.iter().filter_map(|it| it.overlap_ms).collect();
-    assert!(overlaps.len() >= 20 && overlaps.iter().all(|it| *it == 0), "{overlaps:?}");
+    assert!(overlaps.iter().all(|it| *it == 0), "{overlaps:?}");
     // A cordon applies to the service name: the next incarnation takes nothing either, even if others are
     // full.
     assert_eq!(cluster.terminate("a"), Some(0));
@@ -125,9 +127,11 @@ async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     cluster.api.until_service("a", |it| it.state == ServiceState::Cordoned).await;
     post::<Service>(&cluster, "/v1/services/a/uncordon", 202).await;
     cluster.until_active("a").await;
-    let events: Vec<Event> = cluster.api.list("/v1/events?limit=1000").await;
-    let caused = events.iter().filter(|it| it.kind == EventKind::HandedOver && it.text == "drain").count();
-    assert_eq!(caused, 20, "every move has its cause");
+    let caused = |events: &[Event]| {
+        events.iter().filter(|it| it.kind == EventKind::HandedOver && it.text == "drain").count()
+    };
+    let events = cluster.api.until_events("/v1/events?limit=1000", |events| caused(events) >= 20).await;
+    assert_eq!(caused(&events), 20, "every move has its cause");
     for what in [EventKind::ServiceDraining, EventKind::ServiceDrained, EventKind::ServiceUncordoned] {
         // Managers record events with a short delay, in batches.
         wait_for(&format!("{what:?} to be told"), || async {

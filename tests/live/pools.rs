@@ -1,7 +1,7 @@
 //! Several pools, and several versions of a service in one pool: observers wait for a service that can run
 //! them, and find it.
 
-use everwatch_api::{Observer, Pool};
+use everwatch_api::{Event, Observer, Pool};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
@@ -122,9 +122,9 @@ async fn what_no_service_can_run_takes_no_slots_and_is_back_when_one_can() {
     cluster.until_active("new").await;
     cluster.api.create(again).await;
     until_all_run(&folder, 1).await;
-    let events = cluster.api.events_of("o1").await;
-    let told = |what: EventKind| events.iter().any(|it| it.kind == what);
-    assert!(told(EventKind::Withdrawn) && told(EventKind::Admitted), "{events:?}");
+    let told = |events: &[Event], what| events.iter().any(|it| it.kind == what);
+    let both = |events: &[Event]| told(events, EventKind::Withdrawn) && told(events, EventKind::Admitted);
+    cluster.api.until_events_of("o1", both).await;
     beacons::judge("a kind whose only service died", &folder, |_| 0);
 }
 

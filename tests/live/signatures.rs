@@ -152,8 +152,8 @@ async fn forged_altered_and_misdirected_messages_are_refused_counted_and_audited
     let id = list.items[0].id;
     let problem = cluster.api.refused("POST", &format!("/v1/parked/{id}/retry"), None).await;
     assert_eq!((problem.status, problem.code.as_str()), (409, "not-from-a-manager"), "{problem:?}");
-    let events: Vec<Event> = cluster.api.list("/v1/events").await;
-    assert!(events.iter().any(|it| it.kind == EventKind::MessagesRefused), "{events:?}");
+    let refused = |events: &[Event]| events.iter().any(|it| it.kind == EventKind::MessagesRefused);
+    cluster.api.until_events("/v1/events", refused).await;
     let metrics = metrics(&cluster, "a").await;
     for (message, reason, count) in [
         ("work", "altered", 2),
@@ -253,8 +253,8 @@ async fn a_copied_work_message_runs_its_observer_once() {
     // Its run and that of the copy end, and the next generation runs.
     let follows = |it: &Observer| it.status == Status::Processing && it.generation == 2;
     let after = cluster.api.until_observer("copied", follows).await;
-    let events: Vec<Event> = cluster.api.events_of("copied").await;
-    assert!(events.iter().any(|it| it.kind == EventKind::Duplicated), "{events:?}");
+    let duplicated = |events: &[Event]| events.iter().any(|it| it.kind == EventKind::Duplicated);
+    cluster.api.until_events_of("copied", duplicated).await;
     let service = holder(&after).unwrap().to_owned();
     let other = if service == "a" { "b" } else { "a" };
     cluster.api.until_service(other, |it| it.held == 0).await;

@@ -1,7 +1,7 @@
 //! Observers start at their `start_at`, end at their `finish_at`, and attempts end after their `attempt_timeout`, also while
 //! services and managers are killed. They also run only within their windows.
 
-use everwatch_api::Observer;
+use everwatch_api::{Event, Observer};
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::status::Status;
@@ -243,7 +243,8 @@ async fn attempts_that_take_too_long_are_stopped_and_counted() {
     assert_eq!(made.attempt_timeout.as_deref(), Some("1s"));
     let failed = cluster.api.until_status("slow", "Failed").await;
     assert_eq!(failed.reason, "gave up after 3 attempts: timed out after 1s (attempt_timeout)");
-    let events = cluster.api.events_of("slow").await;
+    let has_failed = |events: &[Event]| events.iter().any(|it| it.kind == EventKind::Failed);
+    let events = cluster.api.until_events_of("slow", has_failed).await;
     let errors = events.iter().filter(|it| it.kind == EventKind::Errored);
     assert_eq!(errors.count(), 2, "{events:?}");
     // Each attempt took its time.

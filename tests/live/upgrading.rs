@@ -1,7 +1,6 @@
 //! Moves a deployment with all its observers from one broker to another, for broker versions without an
 //! upgrade path between them.
 
-use everwatch_api::Event;
 use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, brokers};
@@ -38,7 +37,8 @@ async fn go_over(version: &str, url: &str) {
     cluster.service("a", 10).await;
     until_they_run(&cluster, 7, 2).await;
     assert_eq!(cluster.api.observer("o7").await.status, Status::Paused);
-    let events: Vec<Event> = cluster.api.list("/v1/events?type=work_queue_created").await;
+    let path = "/v1/events?type=work_queue_created";
+    let events = cluster.api.until_events(path, |events| events.len() >= 2).await;
     assert_eq!(events.len(), 2, "{version}: {events:?}");
 
     beacons::judge(&format!("to another broker, {version}"), &folder, |_| 0);

@@ -143,6 +143,15 @@ impl Api {
     pub async fn events_of(&self, key: &str) -> Vec<Event> {
         self.list(&format!("/v1/observers/{key}/events?limit=1000")).await
     }
+    /// Waits until the events of an observer satisfy a condition; returns them, the newest first. Managers record events a moment
+    /// after what they tell of.
+    pub async fn until_events_of(&self, key: &str, are_right: impl Fn(&[Event]) -> bool) -> Vec<Event> {
+        self.until_events(&format!("/v1/observers/{key}/events?limit=1000"), are_right).await
+    }
+    /// The same for the events at `path`.
+    pub async fn until_events(&self, path: &str, are_right: impl Fn(&[Event]) -> bool) -> Vec<Event> {
+        self.until_read(path, |list: &Listed<Event>| are_right(&list.items)).await.items
+    }
     pub async fn safe_mode(&self) -> SafeMode {
         self.read("/v1/safe-mode").await
     }
