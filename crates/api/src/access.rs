@@ -158,7 +158,7 @@ pub struct Whoami {
     pub authentication: bool,
     pub name: Option<String>,
     pub role: Option<String>,
-    /// The namespace to which its rights are restricted, which names in its requests mean; null: several, or any.
+    /// The only namespace in which the principal has rights; names in its requests refer to this namespace. Null: several, or all.
     #[serde(default)]
     pub namespace: Option<String>,
     /// The id of the token or session; null for the bootstrap token, a client certificate and a token of the identity

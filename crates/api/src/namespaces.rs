@@ -4,19 +4,19 @@ use everwatch_core::capacity::namespace as core;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a namespace may use; what is absent has no quota.
+/// The maxima of a namespace; an absent member sets no maximum.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quotas {
-    /// Its observers that are not deleted.
+    /// The maximum of its observers that are not deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub observers: Option<u32>,
-    /// Its observers that have a slot at once; the others wait. Not for the namespace `default`.
+    /// The maximum of its observers that have a slot at the same time; the others wait. Cannot be set for `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub running: Option<u32>,
-    /// So many creates at once; each is refilled after a minute divided by the quota.
+    /// The creates that are available at once. Used creates return evenly, the full quota within one minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub creates_per_minute: Option<u32>,
@@ -50,7 +50,7 @@ pub struct Namespace {
     pub creates_left: Option<u64>,
 }
 
-/// A quota that refuses a request.
+/// The quota because of which a manager refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuotaUse {
     pub namespace: String,

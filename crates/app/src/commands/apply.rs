@@ -47,7 +47,7 @@ impl fmt::Display for Key {
 
 type Manifests = BTreeMap<Key, (PathBuf, Map<String, Value>)>;
 
-/// What is to be done with one observer.
+/// The request that the command sends for one observer.
 enum Step<'a> {
     Put(&'a Key, &'a Map<String, Value>),
     Delete(Box<Item<Observer>>),

@@ -224,7 +224,7 @@ impl ScopePart {
         self.pools.as_ref().is_none_or(|pools| pools.contains(pool))
     }
 
-    /// Whether it has this namespace, or a part of it.
+    /// Whether it includes observers of this namespace.
     #[must_use]
     pub fn has_namespace(&self, namespace: &Namespace) -> bool {
         self.namespaces.as_ref().is_none_or(|namespaces| namespaces.contains(namespace))
@@ -282,8 +282,8 @@ impl Rights {
         Some(self.parts(verb).cloned().collect())
     }
 
-    /// The part of it within one namespace. Verbs that concern pools or the whole deployment are left out, except those whose
-    /// responses say nothing about other namespaces.
+    /// The rights that remain in one namespace. Verbs on pools and on the whole deployment are removed, except
+    /// [shared](Verb::is_shared) ones.
     #[must_use]
     pub fn within(&self, namespace: &Namespace) -> Self {
         let mut within = Vec::new();

@@ -80,8 +80,8 @@ verbs! {
 }
 
 impl Verb {
-    /// Whether a token of one namespace keeps it although it concerns the whole deployment: its responses say nothing about
-    /// the observers of other namespaces.
+    /// Whether a token of one namespace keeps it although it concerns the whole deployment: its responses contain no
+    /// observers.
     #[must_use]
     pub fn is_shared(self) -> bool {
         matches!(self, Self::KindsRead)

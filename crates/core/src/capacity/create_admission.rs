@@ -34,7 +34,7 @@ pub enum Created {
     PoolNotAllowed,
     /// Its namespace has as many observers as its quota permits.
     ObserversQuota,
-    /// Its namespace has used its creates of this minute.
+    /// Its namespace has no creates left until some return.
     CreatesQuota,
 }
 

@@ -26,7 +26,7 @@ pub struct Quotas {
     /// Its observers that have a slot at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<u32>,
-    /// As many creates at once, refilled evenly within a minute.
+    /// The creates that are available at once. Used creates return evenly, the full quota within one minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creates_per_minute: Option<u32>,
 }
@@ -80,8 +80,13 @@ impl NamespaceSettings {
     /// Whether its observers may use this pool.
     #[must_use]
     pub fn has_pool(&self, pool: &Pool) -> bool {
-        self.pools.as_ref().is_none_or(|pools| pools.contains(pool))
+        includes(self.pools.as_deref(), pool)
     }
+}
+
+/// Whether a list of pools includes this one; no list includes every pool.
+fn includes(pools: Option<&[Pool]>, pool: &Pool) -> bool {
+    pools.is_none_or(|pools| pools.contains(pool))
 }
 
 /// A stored namespace.
@@ -153,10 +158,26 @@ impl NamespaceRow {
         Some(Limit { key: LimitKey::of_namespace(&self.name)?.into(), max, enforce: false })
     }
 
-    /// With other settings. The creates that were used stay used.
+    /// The row after a request sets `settings`: a new one if there is none. The creates that were used stay used. `None`: there
+    /// are [`NAMESPACES_MAX`] others besides `default` already.
     #[must_use]
-    pub fn with(self, settings: NamespaceSettings) -> Self {
-        Self { settings, ..self }
+    pub fn set(
+        before: Option<Self>,
+        (name, settings): (&Namespace, NamespaceSettings),
+        others: u64,
+        now: Timestamp,
+    ) -> Option<Self> {
+        match before {
+            Some(before) => Some(Self { settings, ..before }),
+            None if others >= NAMESPACES_MAX && !name.is_default() => None,
+            None => Some(Self::new(name.clone(), settings, now)),
+        }
+    }
+
+    /// Whether its observers prevent its deletion. `default` only loses its quotas and pools.
+    #[must_use]
+    pub fn is_in_use(name: &Namespace, observers: u64) -> bool {
+        observers > 0 && !name.is_default()
     }
 
     /// After this number of creates.
@@ -171,6 +192,7 @@ impl NamespaceRow {
 /// What the creates of a transaction may use of a namespace; `None`: as much as there is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NamespaceRoom {
+    /// The pools that its observers may use.
     pub pools: Option<Vec<Pool>>,
     pub observers: Option<u64>,
     pub creates: Option<u64>,
@@ -178,7 +200,7 @@ pub struct NamespaceRoom {
 
 impl NamespaceRoom {
     pub(crate) fn has_pool(&self, pool: &Pool) -> bool {
-        self.pools.as_ref().is_none_or(|pools| pools.contains(pool))
+        includes(self.pools.as_deref(), pool)
     }
 
     pub(crate) fn take(&mut self) {
@@ -208,6 +230,23 @@ mod tests {
         assert_eq!(again.after(0, 6, at(10)).left(6, at(30)), 1);
         // A lower quota leaves nothing until the creates are refilled.
         assert_eq!((again.left(1, at(20)), again.left(12, at(20))), (0, 6));
+    }
+
+    #[test]
+    fn a_maximum_of_namespaces_concerns_new_ones_other_than_the_default_one() {
+        let (team, default) = (Namespace::new("team").unwrap(), Namespace::default());
+        let settings =
+            NamespaceSettings { pools: Some(vec![Pool::default()]), ..NamespaceSettings::default() };
+        let set = |before, name, others| NamespaceRow::set(before, (name, settings.clone()), others, at(9));
+        let new = set(None, &team, NAMESPACES_MAX - 1).unwrap();
+        assert_eq!((&new.settings, new.creates), (&settings, Creates::unused(at(9))));
+        assert_eq!(set(None, &team, NAMESPACES_MAX), None);
+        assert!(set(None, &default, NAMESPACES_MAX).is_some());
+        let used = NamespaceRow { creates: Creates::unused(at(0)).after(3, 6, at(5)), ..new };
+        let changed = set(Some(used.clone()), &team, NAMESPACES_MAX).unwrap();
+        assert_eq!(changed.creates, used.creates, "the creates that were used stay used");
+        let in_use = |name, observers| NamespaceRow::is_in_use(name, observers);
+        assert_eq!([in_use(&team, 0), in_use(&team, 1), in_use(&default, 1)], [false, true, false]);
     }
 
     #[test]

@@ -251,7 +251,7 @@ pub(super) async fn reached(records: &Records, definition: &ObserverDefinition) 
     Ok(Problem::new(Code::LimitReached, detail))
 }
 
-/// A key, as users set its maximum.
+/// The name of the setting that holds the maximum of a key.
 fn named(key: &LimitKey) -> String {
     match key.namespace() {
         Some(namespace) => format!("quotas.running of namespace {namespace}"),
@@ -259,7 +259,8 @@ fn named(key: &LimitKey) -> String {
     }
 }
 
-/// How much of a key is in use, and by whom; no text if the sender may not know.
+/// How many places of a key are in use. The text names the observers; it is empty if the role of the sender does not permit to read
+/// them.
 struct UseOf {
     is_full: bool,
     text: String,

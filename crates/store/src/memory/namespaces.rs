@@ -4,7 +4,7 @@ use super::{MemoryStore, Tables};
 use crate::namespaces::FoundNamespaces;
 use crate::port::{NamespaceDeleted, NamespaceWritten, Namespaces, StoreError};
 use async_trait::async_trait;
-use everwatch_core::capacity::namespace::{NAMESPACES_MAX, NamespaceRow, NamespaceSettings};
+use everwatch_core::capacity::namespace::{NamespaceRow, NamespaceSettings};
 use everwatch_core::clock;
 use everwatch_core::id::{LimitKey, LimitPattern, Namespace};
 use std::collections::BTreeMap;
@@ -46,14 +46,10 @@ impl Namespaces for MemoryStore {
     ) -> Result<NamespaceWritten, StoreError> {
         let mut tables = self.tables();
         let before = tables.namespaces.get(name).cloned();
-        let others = tables.namespaces.keys().filter(|name| !name.is_default()).count();
-        if before.is_none() && !name.is_default() && others as u64 >= NAMESPACES_MAX {
+        let others = tables.namespaces.keys().filter(|name| !name.is_default()).count() as u64;
+        let is_new = before.is_none();
+        let Some(row) = NamespaceRow::set(before, (name, settings.clone()), others, clock::now()) else {
             return Ok(NamespaceWritten::TooMany);
-        }
-        let (settings, is_new) = (settings.clone(), before.is_none());
-        let row = match before {
-            Some(before) => before.with(settings),
-            None => NamespaceRow::new(name.clone(), settings, clock::now()),
         };
         if let Some(limit) = row.limit() {
             tables.limits.insert(limit.key.clone(), limit);
@@ -67,9 +63,9 @@ impl Namespaces for MemoryStore {
         if !tables.namespaces.contains_key(name) {
             return Ok(NamespaceDeleted::Missing);
         }
-        match tables.namespace_counts(std::slice::from_ref(name)).remove(name) {
-            Some(count) if count > 0 && !name.is_default() => return Ok(NamespaceDeleted::InUse(count)),
-            _ => {}
+        let count = tables.namespace_counts(std::slice::from_ref(name)).remove(name).unwrap_or(0);
+        if NamespaceRow::is_in_use(name, count) {
+            return Ok(NamespaceDeleted::InUse(count));
         }
         tables.namespaces.remove(name);
         if let Some(key) = LimitKey::of_namespace(name) {

@@ -1,12 +1,10 @@
 //! Limits by key, on PostgreSQL.
 
-use super::limit_counts::{lock, mark_changed, read_limits, used};
+use super::limit_counts::{lock, mark_changed, read_limits, used, write_limit};
 use super::observers::{Reading, observers, save_within};
 use crate::columns;
 use crate::error_mapping::failure;
-use crate::limit_uses::{
-    StoredLimit, after_key, by_pool, counts, end_of, excess, forward, limit, range, shown,
-};
+use crate::limit_uses::{StoredLimit, after_key, by_pool, counts, excess, forward, limit, range, shown};
 use crate::port::{Change, LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, LimitsLookedAt, StoreError};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::limits::{Limit, limit_of};
@@ -120,21 +118,9 @@ pub(super) async fn put(writer: &PgPool, limit: &Limit) -> Result<bool, StoreErr
             "there are {LIMITS_MAX} limits: delete one that is not needed"
         )));
     }
-    let put = "INSERT INTO limits (key, max, enforce) VALUES ($1, $2, $3)
-        ON CONFLICT (key) DO UPDATE SET max = excluded.max, enforce = excluded.enforce";
-    let put = sqlx::query(put).bind(limit.key.as_str()).bind(i64::from(limit.max)).bind(limit.enforce);
-    put.execute(&mut *transaction).await.map_err(failure)?;
-    let named = named_keys(&mut transaction, &limit.key).await?;
-    mark_changed(&mut transaction, &named).await?;
+    write_limit(&mut transaction, limit).await?;
     transaction.commit().await.map_err(failure)?;
     Ok(known.is_none())
-}
-
-/// The keys of this limit that observers name.
-async fn named_keys(connection: &mut PgConnection, key: &LimitPattern) -> Result<Vec<String>, StoreError> {
-    let Some(prefix) = key.prefix() else { return Ok(vec![key.to_string()]) };
-    let named = "SELECT DISTINCT key FROM limit_uses WHERE key >= $1 AND key < $2";
-    sqlx::query_scalar(named).bind(prefix).bind(end_of(prefix)).fetch_all(connection).await.map_err(failure)
 }
 
 pub(super) async fn delete(writer: &PgPool, key: &LimitPattern) -> Result<LimitDeleted, StoreError> {

@@ -1,20 +1,19 @@
 //! Namespaces on PostgreSQL. A create locks its namespaces first and counts their observers after that: a count from before
 //! the wait for a lock would miss what the create before has stored.
 
-use super::limit_counts::mark_changed;
+use super::limit_counts::write_limit;
+use super::rates::now;
 use super::{PgStore, answered, snapshot};
 use crate::error_mapping::failure;
 use crate::namespaces::{Columns, FoundNamespaces, columns_of, counts_of, row_of};
 use crate::port::{NamespaceDeleted, NamespaceWritten, Namespaces, StoreError};
 use async_trait::async_trait;
-use everwatch_core::capacity::limits::Limit;
-use everwatch_core::capacity::namespace::{NAMESPACES_MAX, NamespaceRow, NamespaceSettings};
+use everwatch_core::capacity::namespace::{NamespaceRow, NamespaceSettings};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{LimitKey, Namespace};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
 
-const NOW: &str = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint";
 const READ: &str = "SELECT name, settings, creates FROM namespaces WHERE name = ANY($1::text[])";
 const LOCK: &str =
     "SELECT name, settings, creates FROM namespaces WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE";
@@ -51,10 +50,6 @@ async fn count(
     counts_of(names, found)
 }
 
-async fn now(connection: &mut PgConnection) -> Result<Timestamp, StoreError> {
-    sqlx::query_scalar(NOW).fetch_one(connection).await.map(Timestamp).map_err(failure)
-}
-
 /// Locks and reads the namespaces of creates in their transaction.
 pub(super) async fn lock(
     connection: &mut PgConnection,
@@ -77,14 +72,6 @@ pub(super) async fn write(connection: &mut PgConnection, rows: &[NamespaceRow]) 
     Ok(())
 }
 
-async fn put_limit(connection: &mut PgConnection, limit: &Limit) -> Result<(), StoreError> {
-    let put = "INSERT INTO limits (key, max, enforce) VALUES ($1, $2, $3)
-        ON CONFLICT (key) DO UPDATE SET max = excluded.max, enforce = excluded.enforce";
-    let put = sqlx::query(put).bind(limit.key.as_str()).bind(i64::from(limit.max)).bind(limit.enforce);
-    put.execute(&mut *connection).await.map_err(failure)?;
-    mark_changed(connection, &[limit.key.to_string()]).await
-}
-
 async fn put(
     pool: &PgPool,
     name: &Namespace,
@@ -95,19 +82,15 @@ async fn put(
     let alone = "SELECT pg_advisory_xact_lock(hashtextextended('everwatch namespaces', 0))";
     sqlx::query(alone).execute(&mut *transaction).await.map_err(failure)?;
     let before = rows(&mut transaction, LOCK, std::slice::from_ref(name)).await?.pop();
-    let number = sqlx::query_scalar("SELECT COUNT(*) FROM namespaces WHERE name <> 'default'");
-    let number: i64 = number.fetch_one(&mut *transaction).await.map_err(failure)?;
-    if before.is_none() && !name.is_default() && crate::columns::number(number) >= NAMESPACES_MAX {
+    let others = sqlx::query_scalar("SELECT COUNT(*) FROM namespaces WHERE name <> 'default'");
+    let others = crate::columns::number(others.fetch_one(&mut *transaction).await.map_err(failure)?);
+    let (now, is_new) = (now(&mut transaction).await?, before.is_none());
+    let Some(row) = NamespaceRow::set(before, (name, settings.clone()), others, now) else {
         return Ok(NamespaceWritten::TooMany);
-    }
-    let (settings, is_new) = (settings.clone(), before.is_none());
-    let row = match before {
-        Some(before) => before.with(settings),
-        None => NamespaceRow::new(name.clone(), settings, now(&mut transaction).await?),
     };
     write(&mut transaction, std::slice::from_ref(&row)).await?;
     if let Some(limit) = row.limit() {
-        put_limit(&mut transaction, &limit).await?;
+        write_limit(&mut transaction, &limit).await?;
     }
     transaction.commit().await.map_err(failure)?;
     Ok(if is_new { NamespaceWritten::Created } else { NamespaceWritten::Replaced })
@@ -120,7 +103,7 @@ async fn delete(pool: &PgPool, name: &Namespace) -> Result<NamespaceDeleted, Sto
         return Ok(NamespaceDeleted::Missing);
     }
     let count = count(&mut transaction, names).await?.remove(name).unwrap_or(0);
-    if count > 0 && !name.is_default() {
+    if NamespaceRow::is_in_use(name, count) {
         return Ok(NamespaceDeleted::InUse(count));
     }
     let delete = sqlx::query("DELETE FROM namespaces WHERE name = $1").bind(name.as_str());

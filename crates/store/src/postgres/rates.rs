@@ -24,7 +24,7 @@ async fn lock(connection: &mut PgConnection, keys: Vec<String>) -> Result<Vec<Co
     sqlx::query_as(LOCK).bind(keys).fetch_all(connection).await.map_err(failure)
 }
 
-async fn now(connection: &mut PgConnection) -> Result<Timestamp, StoreError> {
+pub(super) async fn now(connection: &mut PgConnection) -> Result<Timestamp, StoreError> {
     sqlx::query_scalar(NOW).fetch_one(connection).await.map(Timestamp).map_err(failure)
 }
 

@@ -1,12 +1,12 @@
-//! How observers count towards limits, on SQLite.
+//! Limits and how observers count towards them, on SQLite.
 
 use super::statements::{array, keys};
 use crate::error_mapping::failure;
-use crate::limit_uses::{StoredLimit, UseChanges, counts, covering, limit, named};
+use crate::limit_uses::{StoredLimit, UseChanges, counts, covering, end_of, limit, named};
 use crate::port::{StoreError, Table};
 use crate::unreadable::Ledger;
 use everwatch_core::capacity::limits::{KeyCounts, Limit};
-use everwatch_core::id::{LimitKey, Pool};
+use everwatch_core::id::{LimitKey, LimitPattern, Pool};
 use everwatch_core::record::row::Row;
 use serde_json::json;
 use sqlx::SqliteConnection;
@@ -103,4 +103,24 @@ pub(super) async fn unclaimed(
     let claimed: Vec<(String, i64)> =
         sqlx::query_as(claimed).bind(array(keys)).fetch_all(connection).await.map_err(failure)?;
     Ok(counts(keys, &limits, &claimed, &[])?.into_iter().map(|(key, count)| (key, count.free())).collect())
+}
+
+/// Writes a limit in a transaction that has checked that it may.
+pub(super) async fn write_limit(connection: &mut SqliteConnection, limit: &Limit) -> Result<(), StoreError> {
+    let put = "INSERT INTO limits (key, max, enforce) VALUES (?1, ?2, ?3)
+        ON CONFLICT (key) DO UPDATE SET max = excluded.max, enforce = excluded.enforce";
+    let put = sqlx::query(put).bind(limit.key.as_str()).bind(limit.max).bind(limit.enforce);
+    put.execute(&mut *connection).await.map_err(failure)?;
+    let named = named_keys(&mut *connection, &limit.key).await?;
+    mark_changed(connection, &named).await
+}
+
+/// The keys of this limit that observers name.
+async fn named_keys(
+    connection: &mut SqliteConnection,
+    key: &LimitPattern,
+) -> Result<Vec<String>, StoreError> {
+    let Some(prefix) = key.prefix() else { return Ok(vec![key.to_string()]) };
+    let named = "SELECT DISTINCT key FROM limit_uses WHERE key >= ?1 AND key < ?2";
+    sqlx::query_scalar(named).bind(prefix).bind(end_of(prefix)).fetch_all(connection).await.map_err(failure)
 }

@@ -1,14 +1,13 @@
 //! Namespaces on SQLite.
 
-use super::limit_counts::mark_changed;
+use super::limit_counts::write_limit;
 use super::statements::array;
 use super::{SqliteStore, snapshot, writing};
 use crate::error_mapping::failure;
 use crate::namespaces::{Columns, FoundNamespaces, columns_of, counts_of, row_of};
 use crate::port::{NamespaceDeleted, NamespaceWritten, Namespaces, StoreError};
 use async_trait::async_trait;
-use everwatch_core::capacity::limits::Limit;
-use everwatch_core::capacity::namespace::{NAMESPACES_MAX, NamespaceRow, NamespaceSettings};
+use everwatch_core::capacity::namespace::{NamespaceRow, NamespaceSettings};
 use everwatch_core::clock;
 use everwatch_core::id::{LimitKey, Namespace};
 use sqlx::SqliteConnection;
@@ -66,14 +65,6 @@ pub(super) async fn write(
     Ok(())
 }
 
-async fn put_limit(connection: &mut SqliteConnection, limit: &Limit) -> Result<(), StoreError> {
-    let put = "INSERT INTO limits (key, max, enforce) VALUES (?1, ?2, ?3)
-        ON CONFLICT (key) DO UPDATE SET max = excluded.max, enforce = excluded.enforce";
-    let put = sqlx::query(put).bind(limit.key.as_str()).bind(limit.max).bind(limit.enforce);
-    put.execute(&mut *connection).await.map_err(failure)?;
-    mark_changed(connection, &[limit.key.to_string()]).await
-}
-
 #[async_trait]
 impl Namespaces for SqliteStore {
     async fn namespaces(&self) -> Result<Vec<NamespaceRow>, StoreError> {
@@ -96,21 +87,15 @@ impl Namespaces for SqliteStore {
     ) -> Result<NamespaceWritten, StoreError> {
         let mut transaction = writing(&self.writer).await?;
         let before = read(&mut transaction, std::slice::from_ref(name)).await?.pop();
-        let number: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM namespaces WHERE name <> 'default'")
-            .fetch_one(&mut *transaction)
-            .await
-            .map_err(failure)?;
-        if before.is_none() && !name.is_default() && crate::columns::number(number) >= NAMESPACES_MAX {
+        let others = sqlx::query_scalar("SELECT COUNT(*) FROM namespaces WHERE name <> 'default'");
+        let others = crate::columns::number(others.fetch_one(&mut *transaction).await.map_err(failure)?);
+        let is_new = before.is_none();
+        let Some(row) = NamespaceRow::set(before, (name, settings.clone()), others, clock::now()) else {
             return Ok(NamespaceWritten::TooMany);
-        }
-        let (settings, is_new) = (settings.clone(), before.is_none());
-        let row = match before {
-            Some(before) => before.with(settings),
-            None => NamespaceRow::new(name.clone(), settings, clock::now()),
         };
         write(&mut transaction, std::slice::from_ref(&row)).await?;
         if let Some(limit) = row.limit() {
-            put_limit(&mut transaction, &limit).await?;
+            write_limit(&mut transaction, &limit).await?;
         }
         transaction.commit().await.map_err(failure)?;
         Ok(if is_new { NamespaceWritten::Created } else { NamespaceWritten::Replaced })
@@ -122,7 +107,7 @@ impl Namespaces for SqliteStore {
             return Ok(NamespaceDeleted::Missing);
         }
         let count = count(&mut transaction, names).await?.remove(name).unwrap_or(0);
-        if count > 0 && !name.is_default() {
+        if NamespaceRow::is_in_use(name, count) {
             return Ok(NamespaceDeleted::InUse(count));
         }
         let delete = sqlx::query("DELETE FROM namespaces WHERE name = ?1").bind(name.as_str());
