@@ -1,6 +1,7 @@
 //! How commands fail. Each kind of failure has its own exit code, on which scripts rely.
 
 use everwatch_api::ProblemBody;
+use everwatch_core::observer::definition::FieldError;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -34,10 +35,13 @@ impl Failure {
         }
     }
 
-    /// The manager's problem text, with the error of each member on its own line.
+    /// The manager's problem text, with the error of each member that the text does not contain on its own line.
     pub(crate) fn of_problem(problem: &ProblemBody) -> Self {
         let told = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
-        let errors = problem.errors.iter().map(|error| format!("\n  {}: {}", error.pointer, error.detail));
+        let is_new =
+            |error: &&FieldError| !told.contains(format!("{} {}", error.pointer, error.detail).trim());
+        let errors = problem.errors.iter().filter(is_new);
+        let errors = errors.map(|error| format!("\n  {}: {}", error.pointer, error.detail));
         let told: String = std::iter::once(told.clone()).chain(errors).collect();
         match &problem.request_id {
             // By this id, the log of the manager has the cause.
@@ -68,5 +72,21 @@ impl Failure {
             400 | 422 => Self::Usage(told),
             _ => Self::Failed(format!("{told} (HTTP {status})")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_member_is_printed_once() {
+        let told = |detail: &str| {
+            let body = serde_json::json!({"type": "", "title": "", "status": 422, "code": "invalid", "detail": detail,
+                "instance": "", "errors": [{"pointer": "/grace", "detail": "at most 1h"}]});
+            Failure::of_answer(422, &body.to_string()).to_string()
+        };
+        assert_eq!(told("/grace at most 1h; /kind is missing"), "/grace at most 1h; /kind is missing");
+        assert_eq!(told("the body is not valid"), "the body is not valid\n  /grace: at most 1h");
     }
 }
