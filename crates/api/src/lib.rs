@@ -6,6 +6,7 @@ mod definition;
 mod history;
 mod limits;
 mod logs;
+mod long_running;
 mod namespaces;
 mod observer;
 mod operations;
@@ -27,6 +28,7 @@ pub use self::definition::{
 pub use self::history::{Event, EventBurst, LogRequester, ObserverResult, Run};
 pub use self::limits::{Limit, LimitSettings, LimitUsers};
 pub use self::logs::{LogLine, LogNote, Logs};
+pub use self::long_running::{Operation, OperationType};
 pub use self::namespaces::{Namespace, NamespaceSettings, QuotaUse, Quotas};
 pub use self::observer::{Desired, Observer, Outcome, Outcomes};
 pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};

@@ -9,9 +9,11 @@ mod bulk;
 mod conformance;
 mod dev;
 mod doctor;
+mod edit;
 mod events;
 mod fan_out;
 mod health;
+mod kind;
 mod limit;
 mod logs;
 mod man;
@@ -24,6 +26,7 @@ mod rate;
 mod roles;
 mod rollout;
 mod service;
+mod status;
 mod versions;
 mod watch;
 
@@ -73,6 +76,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::SafeMode(verb) => server().and_then(|server| operations::safe_mode(&server, verb)),
         Command::Limit(verb) => server().and_then(|server| limit::limit(&server, verb)),
         Command::Pool(verb) => server().and_then(|server| operations::pools(&server, verb)),
+        Command::Kind(verb) => server().and_then(|server| kind::run(&server, verb)),
         Command::Namespace(verb) => server().and_then(|server| namespace::run(&server, verb)),
         Command::Rate(verb) => server().and_then(|server| rate::run(&server, verb)),
         Command::Login(arguments) => server().and_then(|server| access::login(&server, arguments)),
@@ -86,6 +90,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Man { folder } => man::pages(folder.as_deref()),
         Command::Top => server().and_then(|server| crate::top::run(&server)),
         Command::Chaos(verb) => server().and_then(|server| service::chaos(&server, verb)),
+        Command::Status(shown) => server().and_then(|server| status::run(&server, shown)),
         Command::Doctor(arguments) => server().and_then(|server| doctor::run(&server, &arguments)),
         Command::Broker(verb) => {
             roles::configured(cli.config.as_deref()).and_then(|settings| broker::run(&settings, &verb))

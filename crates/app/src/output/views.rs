@@ -3,8 +3,8 @@
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
-    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Limit, Namespace, Observer, ParkedMessage,
-    Pool, Rate, Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
+    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Kind, Limit, Namespace, Observer,
+    ParkedMessage, Pool, Rate, Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
 };
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::record::health::Health;
@@ -63,6 +63,21 @@ pub(crate) const SERVICES: View<Service> = View {
     ],
 };
 
+pub(crate) const KINDS: View<Kind> = View {
+    noun: "kinds",
+    name: |it| it.name.clone(),
+    key: |it| it.name.clone(),
+    columns: &[
+        Column::<Kind>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Kind>::new("SERVICES", |it, _| it.services.to_string()).right(),
+        Column::<Kind>::new("POOLS", |it, _| it.pools.join(" ")).least(12),
+        Column::<Kind>::new("ABOUT", |it, _| {
+            it.schema["description"].as_str().unwrap_or_default().to_owned()
+        })
+        .least(20),
+    ],
+};
+
 pub(crate) const POOLS: View<Pool> = View {
     noun: "pools",
     name: |it| it.name.clone(),
@@ -78,6 +93,7 @@ pub(crate) const POOLS: View<Pool> = View {
         Column::<Pool>::new("RESTARTING", |it, _| count(&it.health, "restarting")).right(),
         Column::<Pool>::new("WAITING", |it, _| count(&it.health, "waiting")).right(),
         Column::<Pool>::new("FAILED", |it, _| count(&it.observers, "Failed")).right(),
+        Column::<Pool>::new("TOLERANCE", |it, _| or_dash(it.failure_tolerance)).right().wide(),
         Column::<Pool>::new("SINGLE", |it, _| if it.single { "yes" } else { "no" }.to_owned()).wide(),
         Column::<Pool>::new("MOVING", |it, _| count(&it.health, "moving")).right().wide(),
         Column::<Pool>::new("STOPPING", |it, _| count(&it.health, "stopping")).right().wide(),

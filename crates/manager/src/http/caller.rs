@@ -85,6 +85,11 @@ pub(super) fn may_see_pool(pool: &Pool) -> bool {
     permits(Verb::PoolsRead, Target::Pool(pool))
 }
 
+/// Whether rollouts may be shown.
+pub(super) fn may_read_rollouts() -> bool {
+    permits(Verb::RolloutsRead, Target::Deployment)
+}
+
 /// Refuses what the sender may not do to such an observer, by the verb of the route.
 pub(super) fn check_observer(definition: &ObserverDefinition) -> Result<(), Problem> {
     check(target(definition), || told(definition))
