@@ -24,6 +24,7 @@ mod rate;
 mod roles;
 mod rollout;
 mod service;
+mod timeline;
 mod versions;
 mod watch;
 
@@ -68,6 +69,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Migrate { restored } => {
             roles::configured(cli.config.as_deref()).and_then(|settings| migrate::run(&settings, restored))
         }
+        Command::Timeline(arguments) => server().and_then(|server| timeline::run(&server, &arguments)),
         Command::Events(arguments) => server().and_then(|server| events::everywhere(&server, &arguments)),
         Command::Parked(verb) => server().and_then(|server| operations::parked(&server, verb)),
         Command::SafeMode(verb) => server().and_then(|server| operations::safe_mode(&server, verb)),

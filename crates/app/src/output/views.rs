@@ -3,8 +3,8 @@
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
-    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Limit, Namespace, Observer, ParkedMessage,
-    Pool, Rate, Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
+    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Limit, Namespace, Observer,
+    ParkedMessage, Pool, Rate, Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
 };
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::record::health::Health;
@@ -339,6 +339,26 @@ pub(crate) const EVENTS: View<Event> = View {
         Column::<Event>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name))).least(8),
         Column::<Event>::new("EPOCH", |it, _| or_dash(it.epoch.map(epoch))).wide(),
         Column::<Event>::new("CAUSE", |it, _| cause(it)).least(20),
+    ],
+};
+
+pub(crate) const INCIDENTS: View<Incident> = View {
+    noun: "incidents",
+    name: |it| it.from.clone(),
+    key: |it| format!("{} {}", it.from, it.since),
+    columns: &[
+        Column::<Incident>::new("AT", |it, _| second(it.since)),
+        Column::<Incident>::new("FROM", |it, _| it.from.clone()).least(8),
+        Column::<Incident>::new("CAUSE", |it, _| it.cause.clone()),
+        Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right(),
+        Column::<Incident>::new("GAP p50", |it, _| format!("{} ms", it.gap_ms_median)).right(),
+        Column::<Incident>::new("p99", |it, _| format!("{} ms", it.gap_ms_p99)).right(),
+        Column::<Incident>::new("MAX", |it, _| format!("{} ms", it.gap_ms_max)).right(),
+        Column::<Incident>::new("OVERLAP", |it, _| format!("{} ms", it.overlap_ms_max)).right(),
+        Column::<Incident>::new("TO", |it, _| {
+            it.to.iter().map(|(name, moved)| format!("{name} {moved}")).collect::<Vec<_>>().join(", ")
+        })
+        .least(10),
     ],
 };
 
