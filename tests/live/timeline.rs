@@ -76,6 +76,25 @@ async fn a_kill_and_a_drain_are_seen_as_they_happened() {
     let only: Timeline = cluster.api.read("/v1/timeline?service=c").await;
     assert_eq!(only.lanes.iter().map(|lane| lane.service.as_str()).collect::<Vec<_>>(), ["c"]);
     assert_eq!(only.incidents.len(), 1, "{:?}", only.incidents);
+    // Nobody takes over: the incident is open until another service starts.
+    cluster.kill("c");
+    let is_open = |it: &Incident| it.from == "c" && it.waiting == OBSERVERS && it.until.is_none();
+    let open = until_incident(&cluster, is_open).await;
+    let last = lane(&open, "c").segments.last().unwrap();
+    assert_eq!((last.gap, last.until), (OBSERVERS, open.until), "{:?}", lane(&open, "c"));
+    cluster.service("d", 20).await;
+    let is_over = |it: &Incident| it.from == "c" && it.moved == OBSERVERS && it.waiting == 0;
+    let over = until_incident(&cluster, is_over).await;
+    let incident = over.incidents.iter().find(|it| it.from == "c").unwrap();
+    assert!(incident.cause == "lost" && incident.until.is_some() && incident.gap_ms_max > 0, "{incident:?}");
+    // One observer has run everywhere.
+    let one: Timeline = cluster.api.read("/v1/timeline?observer=o0").await;
+    let lanes = one.lanes.iter();
+    let most = lanes.map(|it| (it.service.as_str(), it.segments.iter().map(|part| part.held_max).max()));
+    assert_eq!(most.collect::<Vec<_>>(), ["a", "b", "c", "d"].map(|name| (name, Some(1))));
+    assert_eq!(one.incidents.iter().map(|it| it.moved).collect::<Vec<_>>(), [1, 1, 1], "{:?}", one.incidents);
+    let (code, text) = cluster.command(&["timeline", "--observer", "o0"]);
+    assert!(code == Some(0) && text.contains("✕"), "{code:?} {text}");
     let refused = cluster.api.refused("GET", "/v1/timeline?since=2d", None).await;
     assert!(refused.detail.contains("at most 24h"), "{}", refused.detail);
 }

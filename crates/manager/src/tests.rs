@@ -15,6 +15,7 @@ mod health;
 mod oidc;
 mod rates;
 mod rollouts;
+mod timeline;
 mod tls;
 
 use self::answer::Answer;

@@ -171,6 +171,7 @@ const COMMANDS: &[(&str, i32)] = &[
     ("events --observer one --limit 3", 0),
     ("timeline --since 1h", 0),
     ("timeline --service service-1 -o json", 0),
+    ("timeline --observer one", 0),
     ("events --service service-1 --type service_registered", 0),
     ("parked list", 0),
     ("parked retry 7", 3),

@@ -14,6 +14,9 @@ pub(crate) struct Timeline {
     /// Show only services of this name; repeat the flag for several
     #[arg(long = "service", value_name = "NAME")]
     pub(crate) services: Vec<String>,
+    /// Show only services on which this observer ran: its id or name
+    #[arg(long, value_name = "OBSERVER")]
+    pub(crate) observer: Option<String>,
     #[command(flatten)]
     pub(crate) shown: OutputArgs,
 }
@@ -22,5 +25,6 @@ impl Timeline {
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch timeline
   everwatch timeline --since 24h --service s1 --service s2
+  everwatch timeline --observer btc-price --since 24h
   everwatch timeline --since 1h -o json | jq '.incidents[] | {from, moved, gap_ms_max}'";
 }

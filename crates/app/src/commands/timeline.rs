@@ -31,13 +31,22 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
     {
         path += &format!("&{key}={}", Client::part(value));
     }
+    if let Some(observer) = &asked.observer {
+        path += &format!("&observer={}", Client::part(observer));
+        if let Some(namespace) = client.namespace() {
+            path += &format!("&namespace={}", Client::part(namespace));
+        }
+    }
     let it: Item<Timeline> = client.read(&path).await?;
     if let Some(text) = output::structured(&it, asked.shown.output)? {
         print(&text);
         return Ok(());
     }
     if it.lanes.is_empty() {
-        note("no service has lived in this time");
+        note(match &asked.observer {
+            Some(_) => "the observer has not run in this time",
+            None => "no service has lived in this time",
+        });
         return Ok(());
     }
     print(&drawn(&it, columns, paper.colours));
@@ -65,6 +74,9 @@ fn drawn(it: &Timeline, columns: usize, colours: bool) -> String {
         let state = if lane.lives { format!("{now} held") } else { "ended".to_owned() };
         let pad = " ".repeat(widest.saturating_sub(name.width()));
         lines.push(format!("{name}{pad}  {}  {state}", bars(it, lane, (columns, most, colours))));
+    }
+    if let Some(others) = &it.others {
+        lines.push(format!("{:widest$}  and {} more: choose some with --service", "", others.lanes));
     }
     lines.push(format!(
         "{:widest$}  ░ observers that ran nowhere  ▒ twice  ✕ service lost  ▾ service stopped",
@@ -129,6 +141,9 @@ mod tests {
             since: at(0),
             until: at(10),
             complete_since: None,
+            columns: 10,
+            others: None,
+            marks_left_out: 0,
             lanes: vec![
                 lane("amber", false, vec![part(0, 4, 8, 0), part(4, 5, 8, 8)]),
                 lane("birch", true, vec![part(0, 5, 4, 0), part(5, 10, 12, 0)]),

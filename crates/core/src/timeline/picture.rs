@@ -1,13 +1,22 @@
-//! A picture of a part of the timeline, as wide as a reader wants it.
+//! A picture of a part of the timeline, as wide as a reader wants it, and of a bounded size.
 
-use super::incident::Incident;
-use super::{Incarnation, Mark, Steps, Timeline, second};
+use super::fact::Mark;
+use super::incident::{Cause, Incident};
+use super::steps::{Steps, second};
+use super::{Incarnation, Timeline};
 use crate::clock::Timestamp;
-use crate::id::ServiceId;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The most columns of a picture.
 pub const COLUMNS_MAX: usize = 2000;
+/// The most lanes of a picture: the others are shown as one.
+pub const LANES_MAX: usize = 100;
+/// The most columns of all lanes together: many lanes have fewer columns each.
+pub const CELLS_MAX: usize = 60_000;
+/// The most marks of a picture, the newest ones.
+pub const MARKS_SHOWN_MAX: usize = 1000;
 
 /// The part of the timeline that is shown, in columns of equal length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +28,18 @@ pub struct Window {
 
 impl Window {
     /// The seconds at which columns begin, and the one at which the last column ends.
-    fn edges(&self) -> Vec<i64> {
-        let (since, until) = (second(self.since), second(self.until).max(second(self.since) + 1));
+    fn edges(&self, lanes: usize) -> Vec<i64> {
+        // The last second counts, even if it is not over: otherwise nobody would see what has just happened.
+        let since = second(self.since);
+        let until = second(self.until.plus(Duration::from_millis(999))).max(since + 1);
         let seconds = until - since;
-        let columns = i64::try_from(self.columns.clamp(1, COLUMNS_MAX)).unwrap_or(1).min(seconds);
+        let columns = self.columns.min(CELLS_MAX / lanes.max(1)).clamp(1, COLUMNS_MAX);
+        let columns = i64::try_from(columns).unwrap_or(1).min(seconds);
         (0..=columns).map(|column| since + seconds * column / columns).collect()
+    }
+
+    fn has(&self, since: Timestamp, until: Timestamp) -> bool {
+        until >= self.since && since <= self.until
     }
 }
 
@@ -52,65 +68,27 @@ pub struct Lane {
     pub segments: Vec<Segment>,
 }
 
+/// The lanes beyond [`LANES_MAX`], together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Others {
+    /// The number of their names.
+    pub lanes: usize,
+    pub segments: Vec<Segment>,
+}
+
 /// What a window shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
+    /// The number of columns.
+    pub columns: usize,
     pub lanes: Vec<Lane>,
+    pub others: Option<Others>,
     pub marks: Vec<Mark>,
+    /// Older marks in the window.
+    pub marks_left_out: usize,
     pub incidents: Vec<Incident>,
     /// The time from which it is complete; earlier events are forgotten.
     pub complete_since: Option<Timestamp>,
-}
-
-/// The least and the most of a number in each column.
-fn columns(steps: &Steps, at_first: i64, edges: &[i64]) -> Vec<(i64, i64)> {
-    let mut now = at_first + steps.0.range(..edges[0]).map(|(_, change)| change).sum::<i64>();
-    let pairs = edges.windows(2);
-    pairs
-        .map(|pair| {
-            // A change in the first second of a column holds for all of it.
-            let mut changes = steps.0.range(pair[0]..pair[1]).peekable();
-            if let Some((_, change)) = changes.next_if(|(at, _)| **at == pair[0]) {
-                now += change;
-            }
-            let (mut least, mut most) = (now, now);
-            for (_, change) in changes {
-                now += change;
-                (least, most) = (least.min(now), most.max(now));
-            }
-            (least.max(0), most.max(0))
-        })
-        .collect()
-}
-
-impl Incarnation {
-    /// What it held before the first change that is known: nothing if its registration is known, otherwise what it holds now,
-    /// less all changes.
-    fn held_at_first(&self, held_now: u64) -> i64 {
-        if self.registered_at.is_some() {
-            return 0;
-        }
-        let held_now = if self.ended_at.is_some() { 0 } else { i64::try_from(held_now).unwrap_or(i64::MAX) };
-        (held_now - self.held.sum()).max(0)
-    }
-
-    fn add_to(&self, columns_of_lane: &mut [Column], (edges, held_now): (&[i64], u64)) {
-        let from = self.registered_at.map_or(i64::MIN, second);
-        let to = self.ended_at.map_or(i64::MAX, second);
-        let held = columns(&self.held, self.held_at_first(held_now), edges);
-        let gaps = columns(&self.gaps, 0, edges);
-        let overlaps = columns(&self.overlaps, 0, edges);
-        for (place, column) in columns_of_lane.iter_mut().enumerate() {
-            let (begins, ends) = (edges[place], edges[place + 1]);
-            if begins <= to && ends > from {
-                let is_part = begins < from || ends > to.saturating_add(1);
-                column.held_min += if is_part { 0 } else { held[place].0 };
-                column.held_max += held[place].1;
-            }
-            column.gap += gaps[place].1;
-            column.overlap += overlaps[place].1;
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -122,6 +100,13 @@ struct Column {
 }
 
 impl Column {
+    fn add(&mut self, other: Self) {
+        self.held_min += other.held_min;
+        self.held_max += other.held_max;
+        self.gap += other.gap;
+        self.overlap += other.overlap;
+    }
+
     fn segment(self, since: i64, until: i64) -> Segment {
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
         Segment {
@@ -135,10 +120,40 @@ impl Column {
     }
 }
 
+impl Incarnation {
+    /// Those of its observers that run nowhere, by the time since which they do.
+    fn waiting(&self) -> Steps {
+        let mut waiting = self.left.clone();
+        if let Some((ended_at, _)) = self.ended
+            && self.running > 0
+        {
+            waiting.add(ended_at, self.running);
+        }
+        waiting
+    }
+
+    /// Whether nothing of it can be seen in these columns.
+    fn is_outside(&self, edges: &[i64]) -> bool {
+        let (first, last) = (edges.first().copied(), edges.last().copied());
+        let is_after = self.registered_at.is_some_and(|at| last.is_some_and(|last| second(at) >= last));
+        let is_before = self.ended.is_some_and(|(at, _)| first.is_some_and(|first| second(at) < first));
+        is_after
+            || is_before
+                && self.running <= 0
+                && [&self.left, &self.gaps, &self.overlaps].map(Steps::is_empty) == [true; 3]
+    }
+
+    /// From its registration to its end.
+    fn life(&self) -> (i64, i64) {
+        let to = self.ended.map_or(i64::MAX, |(at, _)| second(at));
+        (self.registered_at.map_or(i64::MIN, second), to)
+    }
+}
+
 fn segments(columns: &[Column], edges: &[i64]) -> Vec<Segment> {
     let mut segments: Vec<(Column, Segment)> = Vec::new();
-    for (place, column) in columns.iter().enumerate().filter(|(_, column)| **column != Column::default()) {
-        let segment = column.segment(edges[place], edges[place + 1]);
+    for (column, pair) in columns.iter().zip(edges.windows(2)).filter(|(it, _)| **it != Column::default()) {
+        let segment = column.segment(pair[0], pair[1]);
         match segments.last_mut() {
             Some((same, last)) if same == column && last.until == segment.since => last.until = segment.until,
             _ => segments.push((*column, segment)),
@@ -147,30 +162,127 @@ fn segments(columns: &[Column], edges: &[i64]) -> Vec<Segment> {
     segments.into_iter().map(|(_, segment)| segment).collect()
 }
 
-impl Timeline {
-    /// What a window shows. `held` is what each living service holds now.
-    #[must_use]
-    pub fn picture(&self, window: &Window, held: &BTreeMap<ServiceId, u64>) -> Picture {
-        let edges = window.edges();
-        let mut lanes: BTreeMap<&str, (bool, Vec<Column>)> = BTreeMap::new();
-        for (id, it) in &self.services {
-            let Some(name) = it.name.as_deref() else { continue };
-            let empty = || (false, vec![Column::default(); edges.len() - 1]);
-            let (lives, columns) = lanes.entry(name).or_insert_with(empty);
-            *lives |= it.ended_at.is_none();
-            it.add_to(columns, (&edges, held.get(id).copied().unwrap_or(0)));
+/// The incarnations of one name.
+struct Named<'a> {
+    name: &'a str,
+    incarnations: Vec<&'a Incarnation>,
+}
+
+impl Named<'_> {
+    fn lives(&self) -> bool {
+        self.incarnations.iter().any(|it| it.ended.is_none())
+    }
+
+    fn columns(&self, edges: &[i64]) -> Vec<Column> {
+        // One after another: a column can contain several of them.
+        let [mut held, mut gaps, mut overlaps] = [const { Steps::new() }; 3];
+        for it in self.incarnations.iter().filter(|it| !it.is_outside(edges)) {
+            held.add_part(&it.held, it.life());
+            gaps.add_all(&it.gaps);
+            gaps.add_all(&it.waiting());
+            overlaps.add_all(&it.overlaps);
         }
-        let lanes = lanes.into_iter().map(|(name, (lives, columns))| Lane {
-            name: name.to_owned(),
-            lives,
-            segments: segments(&columns, &edges),
+        let columns = held.columns(edges).zip(gaps.columns(edges)).zip(overlaps.columns(edges));
+        let column = |((held, gap), overlap): (((i64, i64), (i64, i64)), (i64, i64))| Column {
+            held_min: held.0,
+            held_max: held.1,
+            gap: gap.1,
+            overlap: overlap.1,
+        };
+        columns.map(column).collect()
+    }
+
+    /// What decides about a lane of its own: gaps and overlaps first, then what it held.
+    fn weight(&self, edges: &[i64]) -> (bool, i64, bool) {
+        let columns = self.columns(edges);
+        let is_moving = columns.iter().any(|it| it.gap > 0 || it.overlap > 0);
+        (is_moving, columns.iter().map(|it| it.held_max).max().unwrap_or(0), self.lives())
+    }
+}
+
+impl Timeline {
+    /// What a window shows; of services, only these, unless the set is empty.
+    #[must_use]
+    pub fn picture(&self, window: &Window, services: &BTreeSet<String>, now: Timestamp) -> Picture {
+        let is_shown = |name: &str| services.is_empty() || services.contains(name);
+        let mut names: BTreeMap<&str, Vec<&Incarnation>> = BTreeMap::new();
+        for it in self.services.values() {
+            if let Some(name) = it.name.as_deref().filter(|name| is_shown(name)) {
+                names.entry(name).or_default().push(it);
+            }
+        }
+        let mut all: Vec<Named<'_>> =
+            names.into_iter().map(|(name, incarnations)| Named { name, incarnations }).collect();
+        let ends = window.edges(CELLS_MAX);
+        all.retain(|it| it.lives() || it.columns(&ends).iter().any(|column| *column != Column::default()));
+        let edges = window.edges(all.len().min(LANES_MAX + 1));
+        let others = Self::fold(&mut all, &edges);
+        let lanes = all.iter().map(|it| Lane {
+            name: it.name.to_owned(),
+            lives: it.lives(),
+            segments: segments(&it.columns(&edges), &edges),
         });
-        let is_in = |since: Timestamp, until: Timestamp| until >= window.since && since <= window.until;
+        let lanes = lanes.collect();
+        let marks: Vec<&Mark> = self
+            .marks
+            .iter()
+            .filter(|mark| window.has(mark.at, mark.at) && mark.service.as_deref().is_none_or(is_shown))
+            .collect();
+        let marks_left_out = marks.len().saturating_sub(MARKS_SHOWN_MAX);
+        let mut incidents = self.incidents(now);
+        incidents.retain(|it| {
+            let until = if it.waiting > 0 { now } else { it.until };
+            window.has(it.since, until)
+                && (is_shown(&it.from_name) || it.to.keys().any(|name| is_shown(name)))
+        });
         Picture {
-            lanes: lanes.filter(|lane| lane.lives || !lane.segments.is_empty()).collect(),
-            marks: self.marks.iter().filter(|mark| is_in(mark.at, mark.at)).cloned().collect(),
-            incidents: self.incidents.all().filter(|it| is_in(it.since, it.until)).cloned().collect(),
+            columns: edges.len() - 1,
+            lanes,
+            others,
+            marks: marks.into_iter().skip(marks_left_out).cloned().collect(),
+            marks_left_out,
+            incidents,
             complete_since: self.since,
         }
+    }
+
+    /// Takes out the lanes beyond [`LANES_MAX`].
+    fn fold(all: &mut Vec<Named<'_>>, edges: &[i64]) -> Option<Others> {
+        if all.len() <= LANES_MAX {
+            return None;
+        }
+        all.sort_by_cached_key(|it| Reverse(it.weight(edges)));
+        let others = all.split_off(LANES_MAX);
+        all.sort_by_key(|it| it.name);
+        let mut columns = vec![Column::default(); edges.len().saturating_sub(1)];
+        for other in &others {
+            columns.iter_mut().zip(other.columns(edges)).for_each(|(column, more)| column.add(more));
+        }
+        Some(Others { lanes: others.len(), segments: segments(&columns, edges) })
+    }
+
+    /// The incidents, those included whose observers run nowhere yet.
+    fn incidents(&self, now: Timestamp) -> Vec<Incident> {
+        let mut all: Vec<Incident> = self.incidents.all().cloned().collect();
+        for (id, it) in &self.services {
+            let (waiting, Some(since)) = it.waiting().total() else { continue };
+            let Ok(waiting) = u64::try_from(waiting) else { continue };
+            if waiting == 0 {
+                continue;
+            }
+            let known = all.iter().rposition(|it| it.has(*id, since));
+            let place = known.unwrap_or_else(|| {
+                let name = it.name.clone().unwrap_or_else(|| id.to_string());
+                let cause = it.ended.map_or(Cause::HandedOver, |(_, cause)| cause);
+                all.push(Incident::opened((*id, name), cause, since));
+                all.len() - 1
+            });
+            let Some(incident) = all.get_mut(place) else { continue };
+            incident.waiting = waiting;
+            incident.since = incident.since.min(since);
+            incident.gap_max = incident.gap_max.max(now.since(since));
+        }
+        all.sort_by_key(|it| it.since);
+        all
     }
 }
