@@ -34,7 +34,7 @@ pub struct Timeline {
     pub marks: Vec<TimelineMark>,
     /// The number of older marks that are not shown.
     pub marks_left_out: usize,
-    /// The oldest first.
+    /// The oldest first; at most the newest 1,000.
     pub incidents: Vec<Incident>,
 }
 
@@ -131,6 +131,7 @@ impl Timeline {
     pub fn of(picture: core::Picture, window: &core::Window) -> Self {
         let core::Picture { columns, lanes, others, marks, marks_left_out, incidents, complete_since } =
             picture;
+        let left_out = incidents.len().saturating_sub(core::INCIDENTS_MAX);
         let others = others.map(|it| TimelineOthers {
             lanes: it.lanes,
             segments: it.segments.into_iter().map(TimelineSegment::from).collect(),
@@ -144,7 +145,7 @@ impl Timeline {
             others,
             marks: marks.into_iter().map(TimelineMark::from).collect(),
             marks_left_out,
-            incidents: incidents.into_iter().map(Incident::from).collect(),
+            incidents: incidents.into_iter().skip(left_out).map(Incident::from).collect(),
         }
     }
 }
