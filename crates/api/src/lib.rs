@@ -16,6 +16,7 @@ mod rollouts;
 mod schedule;
 mod service;
 pub mod sse;
+mod timeline;
 mod versions;
 
 pub use self::access::{
@@ -37,6 +38,7 @@ pub use self::rebalance::{PoolBalance, Rebalance, ServiceBalance};
 pub use self::rollouts::{NewRollout, Rollout, RolloutMember, RolloutSelector};
 pub use self::schedule::{Execution, ScheduleTimes};
 pub use self::service::{DrainState, Kind, Pool, PoolSettings, Service, Stalled};
+pub use self::timeline::{Incident, Timeline, TimelineLane, TimelineMark, TimelineOthers, TimelineSegment};
 pub use self::versions::{DefinitionVersion, Difference, RevertTo};
 
 use everwatch_core::observer::definition::FieldError;

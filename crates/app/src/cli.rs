@@ -15,6 +15,7 @@ mod rate;
 mod rollout;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 pub(crate) use crate::output::Output;
 use crate::trust::TlsFiles;
@@ -31,6 +32,7 @@ pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
 pub(crate) use rate::Rate;
 pub(crate) use rollout::{Rollout, Start};
+pub(crate) use timeline::Timeline;
 
 use clap::{Args, Parser, Subcommand};
 use everwatch_core::clock::parse_duration;
@@ -117,6 +119,9 @@ pub(crate) enum Command {
     /// Show events, the newest last
     #[command(after_help = Events::EXAMPLES)]
     Events(Events),
+    /// Show what each service held over time, and the incidents that moved observers
+    #[command(after_help = Timeline::EXAMPLES)]
+    Timeline(Timeline),
     /// Show, retry and delete messages that no version could read
     #[command(subcommand)]
     Parked(Parked),

@@ -27,6 +27,7 @@ mod roles;
 mod rollout;
 mod service;
 mod status;
+mod timeline;
 mod versions;
 mod watch;
 
@@ -71,6 +72,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Migrate { restored } => {
             roles::configured(cli.config.as_deref()).and_then(|settings| migrate::run(&settings, restored))
         }
+        Command::Timeline(arguments) => server().and_then(|server| timeline::run(&server, &arguments)),
         Command::Events(arguments) => server().and_then(|server| events::everywhere(&server, &arguments)),
         Command::Parked(verb) => server().and_then(|server| operations::parked(&server, verb)),
         Command::SafeMode(verb) => server().and_then(|server| operations::safe_mode(&server, verb)),

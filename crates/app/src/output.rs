@@ -16,8 +16,8 @@ pub(crate) use describe::{
 pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
 pub(crate) use views::{
-    AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, KINDS, LIMITS, MEMBERS, NAMESPACES, OBSERVERS, PARKED,
-    POOLS, RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
+    AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, INCIDENTS, KINDS, LIMITS, MEMBERS, NAMESPACES, OBSERVERS,
+    PARKED, POOLS, RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
 };
 
 use crate::item::Item;

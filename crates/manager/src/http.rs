@@ -46,6 +46,7 @@ mod services;
 mod sessions;
 mod single_sign_on;
 mod swagger;
+mod timeline;
 mod tokens;
 mod update;
 mod versions;
@@ -161,6 +162,7 @@ static API: LazyLock<Api> = LazyLock::new(|| {
         .routes(routes!(namespaces::read, namespaces::put, namespaces::delete))
         .routes(routes!(rates::list))
         .routes(routes!(rates::read, rates::set, rates::delete))
+        .routes(routes!(timeline::read))
         .routes(routes!(events::list))
         .routes(routes!(events::of_observer))
         .routes(routes!(events::runs))

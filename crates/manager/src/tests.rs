@@ -16,6 +16,7 @@ mod oidc;
 mod operations;
 mod rates;
 mod rollouts;
+mod timeline;
 mod tls;
 
 use self::answer::Answer;

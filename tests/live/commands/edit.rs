@@ -3,7 +3,7 @@
 use super::Dev;
 use everwatch_api::{Desired, Observer};
 use everwatch_tests::cluster::everwatch;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The exit code and everything that the command prints, with this editor.

@@ -3,7 +3,7 @@
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
-    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Kind, Limit, Namespace, Observer,
+    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Kind, Limit, Namespace, Observer,
     ParkedMessage, Pool, Rate, Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
 };
 use everwatch_core::clock::{Timestamp, show};
@@ -355,6 +355,29 @@ pub(crate) const EVENTS: View<Event> = View {
         Column::<Event>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name))).least(8),
         Column::<Event>::new("EPOCH", |it, _| or_dash(it.epoch.map(epoch))).wide(),
         Column::<Event>::new("CAUSE", |it, _| cause(it)).least(20),
+    ],
+};
+
+pub(crate) const INCIDENTS: View<Incident> = View {
+    noun: "incidents",
+    name: |it| it.from.clone(),
+    key: |it| format!("{} {}", it.from, it.since),
+    columns: &[
+        Column::<Incident>::new("AT", |it, _| second(it.since)),
+        Column::<Incident>::new("FROM", |it, _| it.from.clone()).least(8),
+        Column::<Incident>::new("CAUSE", |it, _| it.cause.clone()),
+        Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right(),
+        Column::<Incident>::new("WAITING", |it, _| it.waiting.to_string()).right(),
+        Column::<Incident>::new("GAP p50", |it, _| format!("{} ms", it.gap_ms_median)).right(),
+        Column::<Incident>::new("p99", |it, _| format!("{} ms", it.gap_ms_p99)).right(),
+        Column::<Incident>::new("MAX", |it, _| format!("{} ms", it.gap_ms_max)).right(),
+        Column::<Incident>::new("OVERLAP", |it, _| format!("{} ms", it.overlap_ms_max)).right(),
+        Column::<Incident>::new("TO", |it, _| {
+            let others = Some(format!("others {}", it.to_others)).filter(|_| it.to_others > 0);
+            let named = it.to.iter().map(|(name, moved)| format!("{name} {moved}"));
+            named.chain(others).collect::<Vec<_>>().join(", ")
+        })
+        .least(10),
     ],
 };
 

@@ -123,6 +123,11 @@ pub(super) fn check_all_pools() -> Result<(), Problem> {
     check(Target::Deployment, || " on all pools: name one pool".to_owned())
 }
 
+/// Refuses what the sender may not do in the whole deployment.
+pub(super) fn check_deployment(verb: Verb, what: &str) -> Result<(), Problem> {
+    if permits(verb, Target::Deployment) { Ok(()) } else { Err(forbidden(&[verb], what)) }
+}
+
 fn check(target: Target<'_>, what: impl FnOnce() -> String) -> Result<(), Problem> {
     let Caller { verbs, .. } = current();
     if verbs.is_empty() || verbs.iter().any(|verb| permits(*verb, target)) {
