@@ -6,6 +6,7 @@ use everwatch_tests::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -260,6 +261,64 @@ async fn a_program_gets_none_of_the_service_s_environment_but_what_is_passed_on(
         let failed = cluster.api.until_status(&made.name, "Failed").await;
         assert!(failed.last_error.as_ref().is_some_and(|it| it.contains(told)), "{failed:?}");
     }
+}
+
+/// A program that says who it is, and tries to read and to end the processes above it and to get back to root.
+const STRANGER: &str = r#"
+above=$(sed 's/.*) . //' /proc/$PPID/stat | cut -d' ' -f1)
+{ echo "user $(id -u) groups $(id -G)"
+  grep NoNewPrivs /proc/self/status
+  for pid in $PPID $above; do
+    cat /proc/$pid/environ >/dev/null 2>&1 && echo "environment of $pid read"
+    kill -9 $pid 2>/dev/null && echo "$pid killed"
+  done
+  cat "$1" >/dev/null 2>&1 && echo "file of the service read"
+} >"$0/said.new"
+mv "$0/said.new" "$0/said"
+trap "" TERM
+(setsid sh -c 'echo $$ >"$0/orphan"; while :; do sleep 0.2; done' "$0" &)
+while :; do sleep 0.2; done
+"#;
+
+#[tokio::test]
+async fn programs_of_another_user_reach_neither_the_service_nor_its_files_and_end_with_it() {
+    let mut cluster = Cluster::new("stranger");
+    cluster.extra.push(("EVERWATCH_SERVICE__EXEC__USER".to_owned(), "nobody".to_owned()));
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let folder = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o777)).tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "of the service").unwrap();
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let spec = json!({"argv": ["/bin/sh", "-c", STRANGER, folder.path(), secret]});
+    cluster.api.create(json!({"name": "o", "kind": "exec", "spec": spec, "grace": "500ms"})).await;
+    let read = async |name: &str| {
+        wait_for(name, || async {
+            let text =
+                std::fs::read_to_string(folder.path().join(name)).map_err(|error| error.to_string())?;
+            if text.ends_with('\n') { Ok(text) } else { Err(text) }
+        })
+        .await
+    };
+    let said = read("said").await;
+    assert_eq!(said, format!("user {} groups {}\nNoNewPrivs:\t1\n", nobody.uid, nobody.gid));
+    let orphan: i32 = read("orphan").await.trim().parse().unwrap();
+    assert!(runs(orphan));
+    cluster.kill("a");
+    wait_for("the end of an orphan of another user", || async {
+        if runs(orphan) { Err("it runs".to_owned()) } else { Ok(()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_user_that_does_not_exist_ends_the_service_with_the_cure() {
+    let mut cluster = Cluster::new("no-user");
+    cluster.extra.push(("EVERWATCH_SERVICE__EXEC__USER".to_owned(), "no-such-user".to_owned()));
+    let (code, said) = cluster.command(&["run", "service"]);
+    let told = "service.exec.user: this machine has no user `no-such-user`; create it, or name another one";
+    assert!(code == Some(2) && said.contains(told), "{code:?} {said}");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The greeting of `everwatch dev`: every command in it can be run unchanged, however `dev` was started.
 
 use everwatch_tests::cluster::{everwatch, example, free_address};
+use everwatch_tests::http::Api;
 use everwatch_tests::said_by;
 use everwatch_tests::wait::wait_for;
 
@@ -89,4 +90,25 @@ async fn every_command_that_a_program_with_its_own_kinds_prints_works_as_it_stan
     let shell = Shell { folder: scratch.path(), path: std::env::var("PATH").unwrap() };
     let more = format!("--listen {}", free_address());
     every_command_works(&shell, program.to_str().unwrap(), &more).await;
+}
+
+#[tokio::test]
+async fn the_demo_kills_services_and_says_where_their_observers_went() {
+    let folder = tempfile::tempdir().unwrap();
+    let shell = Shell { folder: folder.path(), path: std::env::var("PATH").unwrap() };
+    let address = free_address();
+    let program = everwatch();
+    let dev = Dev::start(&shell, program.to_str().unwrap(), &format!("--demo=1s --listen {address}"));
+    let said = wait_for("two kills with their moves", || async {
+        let said = dev.said.lock().unwrap().clone();
+        if said.matches(" observers moved to service-").count() >= 2 { Ok(said) } else { Err(said) }
+    })
+    .await;
+    assert!(said.contains("The demo created 20 observers."), "{said}");
+    let line = said.lines().find(|line| line.contains("moved to service-")).unwrap();
+    assert!(line.contains("killed service-") && line.ends_with("overlap 0 ms"), "{line}");
+    let api = Api::new(format!("http://{address}"));
+    assert_eq!(api.observers().await.len(), 20);
+    api.until_status("waits", "Created").await;
+    api.until_status("rests", "Paused").await;
 }

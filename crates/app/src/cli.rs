@@ -92,7 +92,15 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a manager and services in one process, with an in-process broker and SQLite
-    Dev(everwatch::dev::Options),
+    Dev {
+        #[command(flatten)]
+        options: everwatch::dev::Options,
+        /// Create observers of several kinds, and kill a service at this interval: 60s, unless you give another
+        #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "60s", value_parser = duration)]
+        demo: Option<Duration>,
+    },
+    /// Name commands to try while `everwatch dev --demo` runs
+    Demo,
     /// Create the project of a service with a kind of your own
     #[command(after_help = New::EXAMPLES)]
     New(New),

@@ -7,6 +7,7 @@ mod bench;
 mod broker;
 mod bulk;
 mod conformance;
+mod demo;
 mod dev;
 mod doctor;
 mod edit;
@@ -51,7 +52,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     }
     let server = || server(cli.server.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
-        Command::Dev(arguments) => dev::run(cli.config.as_deref(), &arguments),
+        Command::Dev { options, demo } => dev::run(cli.config.as_deref(), &options, demo),
+        Command::Demo => server().and_then(|server| demo::tour(&server)),
         Command::New(arguments) => new::run(&arguments),
         Command::Run(role) => roles::run(cli.config.as_deref(), role),
         Command::Observer(verb) => server().and_then(|server| observer::run(&server, verb)),

@@ -32,11 +32,12 @@ const NO_COMMAND: [(&str, &str); 12] = [
 ];
 
 /// Commands that send no request to a manager.
-const NO_MANAGER: [&str; 15] = [
+const NO_MANAGER: [&str; 16] = [
     "context list",
     "context use",
     "context delete",
     "login",
+    "demo",
     "dev",
     "new",
     "run manager",

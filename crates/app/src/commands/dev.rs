@@ -1,5 +1,6 @@
 //! `everwatch dev`: runs a manager and services in one process, to try Everwatch within a minute.
 
+use super::demo;
 use crate::client::Failure;
 use crate::output::print;
 use everwatch::Service;
@@ -7,9 +8,15 @@ use everwatch::dev::{DevError, Options};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-pub(crate) fn run(config: Option<&Path>, options: &Options) -> anyhow::Result<()> {
-    let greet = |address| greet(address, options.services);
+pub(crate) fn run(config: Option<&Path>, options: &Options, demo: Option<Duration>) -> anyhow::Result<()> {
+    let greet = |address| {
+        greet(address, options.services);
+        if let Some(every) = demo {
+            demo::start(format!("http://{address}"), every);
+        }
+    };
     let ended = Service::new().built_in().dev(config, options, greet);
     ended.map_err(|error| match error {
         DevError::Usage(text) => Failure::Usage(text).into(),

@@ -145,6 +145,8 @@ pub struct Exec {
     pub env_pass: Vec<String>,
     /// Names of variables that a spec may set; `*` is any except those that make programs load code.
     pub env_allow: Vec<String>,
+    /// User of the programs, as a name or an id; empty: that of the service.
+    pub user: String,
 }
 
 /// `[service.files]`
@@ -226,7 +228,8 @@ impl Default for Service {
 
 impl Default for Exec {
     fn default() -> Self {
-        Self { allow: Vec::new(), env_pass: ENV_PASS.map(str::to_owned).into(), env_allow: Vec::new() }
+        let env_pass = ENV_PASS.map(str::to_owned).into();
+        Self { allow: Vec::new(), env_pass, env_allow: Vec::new(), user: String::new() }
     }
 }
 
@@ -406,10 +409,10 @@ impl Service {
     /// What the built-in kinds may do.
     #[must_use]
     pub fn kind_settings(&self, broker: &Broker) -> KindSettings {
-        let Exec { allow, env_pass, env_allow } = self.exec.clone();
+        let Exec { allow, env_pass, env_allow, user } = self.exec.clone();
         let Files { read, write } = self.files.clone();
         KindSettings {
-            exec: ExecSettings { allow, env_pass, env_allow, fence_after: broker.heartbeat },
+            exec: ExecSettings { allow, env_pass, env_allow, user, fence_after: broker.heartbeat },
             files: FilesSettings { read, write },
             http: self.http.clone(),
             postgres: PostgresSettings { allow: self.postgres.allow.clone() },

@@ -15,6 +15,7 @@ mod helper;
 mod lines;
 mod output;
 mod permit;
+mod run_as;
 mod spawn;
 
 pub use helper::run_helper_if_asked;

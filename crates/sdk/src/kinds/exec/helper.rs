@@ -6,6 +6,7 @@
 //! one leaves, and the inner one ends everything when the outer one is gone. No other signal ends them, because a
 //! process manager sends SIGTERM to all processes of a service at once.
 
+use super::run_as::RunAs;
 use super::{CHANNEL, HELPER, descendants, descriptor};
 use crate::boot_clock::boottime;
 use nix::errno::Errno;
@@ -39,13 +40,14 @@ pub(super) enum Channel {
 }
 
 /// The value of [`HELPER`] for the outer one.
-pub(super) fn outer(silence: Duration, channel: Channel) -> String {
-    asked("outer", silence, channel)
+pub(super) fn outer(silence: Duration, channel: Channel, user: Option<RunAs>) -> String {
+    asked("outer", silence, (channel, user))
 }
 
-fn asked(which: &str, silence: Duration, channel: Channel) -> String {
-    let channel = if channel == Channel::Comes { " channel" } else { "" };
-    format!("{which} {}{channel}", silence.as_millis())
+fn asked(which: &str, silence: Duration, (channel, user): (Channel, Option<RunAs>)) -> String {
+    let channel = if channel == Channel::Comes { "channel" } else { "none" };
+    let user = user.map(|user| format!(" {}", user.written())).unwrap_or_default();
+    format!("{which} {} {channel}{user}", silence.as_millis())
 }
 
 /// To be called first thing in `main`, before any thread: if this process was started as a helper, it
@@ -57,7 +59,8 @@ pub fn run_helper_if_asked() {
     let limit = words.next().and_then(|limit| limit.parse().ok());
     let limit = Duration::from_millis(limit.unwrap_or(5000));
     let channel = if words.next() == Some("channel") { Channel::Comes } else { Channel::None };
-    let helped = if is_outer { start_inner(limit, channel) } else { start_program(channel) };
+    let user = words.next().and_then(RunAs::read);
+    let helped = if is_outer { start_inner(limit, (channel, user)) } else { start_program(channel, user) };
     let code = helped.and_then(|started| Helper::new(started)?.run(limit)).unwrap_or_else(|error| {
         let program = std::env::args().nth(1).unwrap_or_default();
         // The service logs its children's standard error.
@@ -102,10 +105,10 @@ fn can_be_survived(signal: i32) -> bool {
     !others.contains(&signal)
 }
 
-fn start_inner(limit: Duration, channel: Channel) -> std::io::Result<Started> {
+fn start_inner(limit: Duration, (channel, user): (Channel, Option<RunAs>)) -> std::io::Result<Started> {
     let mut command = Command::new("/proc/self/exe");
     command.args(std::env::args_os().skip(1));
-    command.env(HELPER, asked("inner", limit, channel)).stdin(Stdio::piped());
+    command.env(HELPER, asked("inner", limit, (channel, user))).stdin(Stdio::piped());
     // Closed here once the inner one has it: its end is the end of the program's processes.
     let mut passed = None;
     if channel == Channel::Comes {
@@ -118,10 +121,12 @@ fn start_inner(limit: Duration, channel: Channel) -> std::io::Result<Started> {
     started
 }
 
-fn start_program(channel: Channel) -> std::io::Result<Started> {
+fn start_program(channel: Channel, user: Option<RunAs>) -> std::io::Result<Started> {
     let mut arguments = std::env::args_os().skip(1);
     let program = arguments.next().ok_or_else(|| std::io::Error::other("no program"))?;
     let mut command = Command::new(program);
+    // The helpers keep the user of the service, so that the program cannot end them.
+    user.map_or(Ok(()), |user| user.apply(&mut command))?;
     let started = Started::spawn(command.args(arguments).env_remove(HELPER).stdin(Stdio::null()))?;
     if channel == Channel::Comes {
         // Inherited, and passed on to the program.

@@ -1,5 +1,6 @@
 //! What a spec of `exec` may have: which program, which environment, which folder. Knows no process.
 
+use super::run_as::RunAs;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -69,6 +70,8 @@ pub struct ExecSettings {
     pub env_pass: Vec<String>,
     /// Names that a spec may set; `*` is any except those by which programs load code.
     pub env_allow: Vec<String>,
+    /// User of the programs, as a name or an id; empty: that of the service.
+    pub user: String,
     /// Silence of the service after which its children are killed.
     pub fence_after: Duration,
 }
@@ -80,6 +83,7 @@ impl Default for ExecSettings {
             allow: Vec::new(),
             env_pass: ENV_PASS.map(str::to_owned).into(),
             env_allow: Vec::new(),
+            user: String::new(),
             fence_after: Duration::from_secs(5),
         }
     }
@@ -102,10 +106,11 @@ impl ExecSettings {
         if let Some(name) = self.env_allow.iter().find(|it| *it != ANY && !is_name(it)) {
             return Err(format!("env_allow: `{name}` is not the name of a variable, nor \"*\""));
         }
-        match self.env_allow.iter().find(|it| is_never_allowed(it)) {
-            Some(name) => Err(format!("env_allow: {}; remove it", never(name))),
-            None => Ok(()),
+        if let Some(name) = self.env_allow.iter().find(|it| is_never_allowed(it)) {
+            return Err(format!("env_allow: {}; remove it", never(name)));
         }
+        let user = RunAs::named(&self.user).map_err(|why| format!("user: {why}"))?;
+        user.map_or(Ok(()), RunAs::check).map_err(|why| format!("user: {why}"))
     }
 
     /// The program that `argv[0]` means.

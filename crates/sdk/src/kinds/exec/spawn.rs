@@ -3,6 +3,7 @@
 use super::channel::Channel;
 use super::family::{Family, Parts};
 use super::output::Output;
+use super::run_as::RunAs;
 use super::{CHANNEL, Exec, ExecSettings, HELPER, descriptor, ending, helper, permit};
 use crate::safety::child_watchdog::ChildWatchdogs;
 use crate::{Context, Error};
@@ -36,6 +37,7 @@ pub(super) struct Spawner<'a> {
     ctx: &'a Context,
     program: Allowed<'a>,
     environment: BTreeMap<String, OsString>,
+    user: Option<RunAs>,
     cwd: Option<&'a Path>,
 }
 
@@ -59,6 +61,7 @@ impl<'a> Spawner<'a> {
             ctx,
             program: allowed("argv", &spec.argv, settings, cwd)?,
             environment: settings.environment(&spec.env, |name| std::env::var_os(name))?,
+            user: RunAs::named(&settings.user)?,
             cwd,
         })
     }
@@ -135,7 +138,7 @@ impl<'a> Spawner<'a> {
     ) -> Result<Family, Error> {
         let silence = self.pulses.silence(self.settings.fence_after);
         let has_channel = if channel.is_some() { helper::Channel::Comes } else { helper::Channel::None };
-        command.env(HELPER, helper::outer(silence, has_channel));
+        command.env(HELPER, helper::outer(silence, has_channel, self.user));
         let (pipe, channel) = match channel {
             None => (None, None),
             Some((stream, of_program, channel)) => {

@@ -1,0 +1,169 @@
+//! `everwatch dev --demo`: creates observers of several kinds, kills a service again and again, and says what followed.
+//! `everwatch demo` names commands to try meanwhile.
+
+use crate::client::{Client, Failure};
+use crate::output::{note, print};
+use everwatch_api::{Incident, Listed, Outcomes, Service, Timeline};
+use everwatch_core::clock::{self, Timestamp};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The observers: a list in YAML.
+const OBSERVERS: &str = include_str!("../../templates/demo.yaml");
+/// How long the demo waits for the observers of a killed service.
+const MOVES_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Runs the demo in a thread of its own, until the process ends.
+pub(super) fn start(server: String, every: Duration) {
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(demonstrate(&server, every))
+    };
+    let thread = std::thread::Builder::new().name("demo".to_owned()).spawn(move || {
+        if let Err(error) = run() {
+            note(&format!("the demo ended: {error:#}"));
+        }
+    });
+    if let Err(error) = thread {
+        note(&format!("the demo did not start: {error}"));
+    }
+}
+
+async fn demonstrate(server: &str, every: Duration) -> anyhow::Result<()> {
+    let client = Client::with_token(server, None)?;
+    print(&created(&client, server).await?);
+    loop {
+        tokio::time::sleep(every).await;
+        match kill(&client).await {
+            Ok(text) => print(&format!("{}  {text}", clock::now())),
+            // The next one may succeed: a killed service needs some seconds to start again.
+            Err(error) => note(&format!("{}  {error:#}", clock::now())),
+        }
+    }
+}
+
+/// Creates the observers; those that exist remain as they are.
+async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
+    let observers: Vec<Value> = serde_saphyr::from_str(&OBSERVERS.replace("SERVER", server))?;
+    let wishes: Vec<Value> =
+        observers.into_iter().map(|observer| json!({ "op": "create", "observer": observer })).collect();
+    let made: Outcomes = client.send(Method::POST, "/v1/observers:batch", Some(&json!(wishes))).await?;
+    let problems = made.items.iter().filter_map(|it| it.problem.as_ref());
+    for problem in problems.clone().filter(|it| it.code != "name-exists") {
+        note(&problem.detail);
+    }
+    let count = made.items.len() - problems.count();
+    Ok(format!(
+        "\nThe demo created {count} observers. One crashes again and again, one waits for a service, one is paused."
+    ))
+}
+
+/// Kills the service that holds the most observers, and tells where they went.
+async fn kill(client: &Client) -> anyhow::Result<String> {
+    let services: Listed<Service> = client.read("/v1/services?state=active&limit=100").await?;
+    let Some(service) = services.items.into_iter().max_by_key(|it| it.held).filter(|it| it.held > 0) else {
+        return Ok("no service holds an observer, so none was killed".to_owned());
+    };
+    let at = clock::now();
+    client.order(Method::POST, &format!("/dev/chaos/{}/kill", Client::part(&service.name)), None).await?;
+    let incident = until_moved(client, &service.name, at).await?;
+    Ok(told(&service, incident.as_ref()))
+}
+
+/// The incident of a kill, once all its observers run again. `None` if they do not in time.
+async fn until_moved(client: &Client, service: &str, at: Timestamp) -> anyhow::Result<Option<Incident>> {
+    let deadline = Instant::now() + MOVES_WITHIN;
+    let since = at.minus(Duration::from_secs(10));
+    let path = format!("/v1/timeline?since={since}&service={}", Client::part(service));
+    while Instant::now() < deadline {
+        let timeline: Timeline = client.read(&path).await?;
+        let of = |it: &Incident| it.from == service && it.until.is_some_and(|until| until >= at);
+        if let Some(incident) = timeline.incidents.into_iter().rfind(of) {
+            return Ok(Some(incident));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(None)
+}
+
+fn told(service: &Service, incident: Option<&Incident>) -> String {
+    let Service { name, held, .. } = service;
+    let Some(it) = incident else {
+        return format!(
+            "killed {name}: after {} s, not all of its {held} observers run again; see `everwatch doctor`",
+            MOVES_WITHIN.as_secs()
+        );
+    };
+    let to = it.to.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
+    format!(
+        "killed {name}: {} observers moved to {to}; without a run for {} ms (median), at most {} ms; overlap {} ms",
+        it.moved, it.gap_ms_median, it.gap_ms_max, it.overlap_ms_max
+    )
+}
+
+/// Commands to try while the demo runs.
+const TOUR: &str = "While `everwatch dev --demo` runs in another terminal, look at it with these commands. Each answers within a second.
+
+See how it is
+  everwatch status                       # health, free slots, failure tolerance, problems
+  everwatch observer list                # what runs where; -o wide shows more
+  everwatch timeline                     # what each service held, and what moved when one was killed
+  everwatch top                          # all of it, live; ? lists the keys
+
+Find out why
+  everwatch observer describe crashes    # its error, its next start, and its runs
+  everwatch observer logs crashes -f     # what it prints, wherever it runs
+  everwatch observer describe waits      # why it does not run
+  everwatch doctor                       # problems with the commands that cure them
+
+Change something
+  everwatch observer edit price-btc      # in your editor; every: 500ms makes it faster
+  everwatch observer resume rests
+  everwatch observer pause -l team=devices --expect 4
+  everwatch chaos kill service-1         # as kill -9 does; the demo also does it
+  everwatch service drain service-2      # hands its observers over, one after the other
+
+The console is at http://127.0.0.1:7700.";
+
+/// Prints the tour, with the URL of this manager.
+pub(super) fn tour(server: &str) -> anyhow::Result<()> {
+    if !server.starts_with("http") {
+        let text = format!("--server `{server}` is not a URL like http://127.0.0.1:7700");
+        return Err(Failure::Usage(text).into());
+    }
+    let default = "http://127.0.0.1:7700";
+    if server != default {
+        print(&format!("export EVERWATCH_SERVER={server}    # the manager of these commands\n"));
+    }
+    print(&TOUR.replace(default, server));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everwatch_core::observer::definition::MEMBERS;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_demo_has_twenty_observers_of_several_kinds() {
+        let all: Vec<Value> = serde_saphyr::from_str(OBSERVERS).unwrap();
+        let words = |member: &str| {
+            all.iter().filter_map(|it| it[member].as_str().map(str::to_owned)).collect::<BTreeSet<_>>()
+        };
+        assert_eq!((all.len(), words("name").len(), words("kind").len()), (20, 20, 3));
+        let known = |member: &String| MEMBERS.contains(&member.as_str()) || member == "desired";
+        assert!(all.iter().all(|it| it.as_object().unwrap().keys().all(known)));
+        for name in ["crashes", "waits", "rests", "price-btc"] {
+            assert!(words("name").contains(name) && TOUR.contains(name), "the tour names {name}");
+        }
+        assert_eq!(
+            all.iter().filter(|it| it["labels"]["team"] == "devices").count(),
+            4,
+            "as the tour expects"
+        );
+    }
+}
