@@ -1,13 +1,14 @@
 """Runs scenarios and writes the report. `bench/peers/run` starts the servers and installs the peers first."""
 
 import argparse
+import json
 import os
 import signal
 import sys
 import tempfile
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -40,6 +41,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--report", type=Path, default=HERE / "results.md", help="where to write the report")
     parser.add_argument(
+        "--figures", type=Path, help="add the figures to this file, and report all that it has, also from earlier calls"
+    )
+    parser.add_argument(
         "--short", action="store_true", help="shorten the periods of observation, to check this program"
     )
     parser.add_argument("--list-servers", action="store_true", help="print the servers that the peers need")
@@ -66,17 +70,17 @@ def jobs_of(systems: list[System], chosen: argparse.Namespace) -> list[Job]:
     ]
 
 
-def run_job(job: Job, folder: Path, urls: dict[str, str], tasks: int, stop: Event, short: bool) -> Result:
+def run_job(job: Job, folder: Path, urls: dict[str, str], chosen: argparse.Namespace, stop: Event) -> Result:
     """Runs a scenario to its end, whatever happens in it."""
     name = f"{job.system.name}-{job.scenario}-{job.repetition}"
     url = urls["timeout" if job.scenario == "timed_out" else job.system.server]
     queue = f"p{os.getpid()}_{name.replace('-', '_')}"
-    it = stage(job.system, folder / name, queue, url, tasks)
+    it = stage(job.system, folder / name, queue, url, chosen.tasks)
     figures, error = None, ""
     try:
         if stop.is_set():
             raise StoppedError
-        figures = getattr(Scenario(it, stop, 0.1 if short else 1.0), job.scenario)()
+        figures = getattr(Scenario(it, stop, 0.1 if chosen.short else 1.0), job.scenario)()
     except StoppedError:
         error = "interrupted"
     except Exception as failure:
@@ -86,7 +90,15 @@ def run_job(job: Job, folder: Path, urls: dict[str, str], tasks: int, stop: Even
         it.close()
     load = os.getloadavg()[0]
     print(f"{name}: {error or figures} (load {load:.1f})", file=sys.stderr, flush=True)
-    return Result(job.system.name, job.scenario, job.repetition, load, figures, error)
+    return Result(job.system.name, job.scenario, job.repetition, load, figures, error, chosen.jobs)
+
+
+def collect(path: Path, results: list[Result]) -> list[Result]:
+    """Adds the results to the file, and returns all that it has. The last one of each repetition counts."""
+    with path.open("a") as file:
+        file.writelines(json.dumps(asdict(it)) + "\n" for it in results)
+    found = [Result(**json.loads(line)) for line in path.read_text().splitlines()]
+    return list({(it.system, it.scenario, it.repetition): it for it in found}.values())
 
 
 def main() -> int:
@@ -110,18 +122,14 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="scenarios.", dir=os.environ.get("PEERS_SCRATCH")))
     found = versions.of(systems, urls)
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        pending = [
-            pool.submit(run_job, job, folder, urls, chosen.tasks, stop, chosen.short)
-            for job in jobs_of(systems, chosen)
-        ]
+        pending = [pool.submit(run_job, job, folder, urls, chosen, stop) for job in jobs_of(systems, chosen)]
         results = [it.result() for it in pending]
     if stop.is_set():
         print("bench/peers/run: interrupted; no report was written", file=sys.stderr)
         return 130
-    command = " ".join(
-        ["./bench/peers/run", *chosen.peers, f"--tasks {chosen.tasks} --repeat {chosen.repeat} --jobs {chosen.jobs}"]
-    )
-    chosen.report.write_text(report.write(results, systems, found, chosen.tasks, chosen.jobs, command))
+    everything = collect(chosen.figures, results) if chosen.figures else results
+    shown = [it for it in SYSTEMS if any(it.name == result.system for result in everything)]
+    chosen.report.write_text(report.write(everything, shown, found, chosen.tasks))
     print(f"bench/peers/run: wrote {chosen.report}", file=sys.stderr)
     return 1 if any(it.figures is None for it in results) else 0
 

@@ -6,7 +6,6 @@ A *run* of a task is active from its first record to its last one, except while 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 from peers.records import Record
 
@@ -73,27 +72,27 @@ def moved_after(records: Sequence[Record], tasks: set[str], worker: str, fault: 
 
 
 def doubled(records: Sequence[Record], since: int) -> dict[str, float]:
-    """The tasks of which two runs were active at once after `since`, with the seconds for which they were.
+    """The tasks of which two or more runs were active at once after `since`, with the seconds for which they were.
 
     A run that wrote a single record while another one was active counts with 0 seconds: its code did run.
     """
-    found = {}
-    for task, runs in runs_of(records).items():
-        seconds = [_overlap(one, other, since) for one, other in combinations(runs, 2)]
-        together = [it for it in seconds if it is not None]
-        if together:
-            found[task] = sum(together)
-    return found
+    found = {task: _together(runs, since) for task, runs in runs_of(records).items()}
+    return {task: seconds for task, seconds in found.items() if seconds is not None}
 
 
-def _overlap(one: Run, other: Run, since: int) -> float | None:
-    pieces = [
-        (max(start, begin, since), min(end, stop))
-        for start, end in one.active
-        for begin, stop in other.active
-        if max(start, begin, since) <= min(end, stop)
-    ]
-    return sum(end - start for start, end in pieces) / 1000 if pieces else None
+def _together(runs: Sequence[Run], since: int) -> float | None:
+    """The seconds for which at least two of the runs were active; None if they never were."""
+    spans = [(max(start, since), end) for run in runs for start, end in run.active if end >= since]
+    # At the same time, beginnings come first: spans that touch were active at once.
+    changes = sorted([(start, 0) for start, _ in spans] + [(end, 1) for _, end in spans])
+    active, begun, total, met = 0, 0, 0, False
+    for at, is_end in changes:
+        if is_end and active == 2:
+            total += at - begun
+        active += -1 if is_end else 1
+        if not is_end and active == 2:
+            begun, met = at, True
+    return total / 1000 if met else None
 
 
 def started_on(records: Sequence[Record], worker: str, since: int, until: int) -> set[str]:

@@ -21,6 +21,8 @@ class Result:
     load: float
     figures: Figures | None
     error: str = ""
+    jobs: int = 1
+    """How many scenarios ran at once."""
 
 
 class Table:
@@ -44,23 +46,17 @@ class Table:
         return len(self._figures[system, scenario])
 
 
-def write(
-    results: Sequence[Result],
-    systems: Sequence[System],
-    versions: Mapping[str, str],
-    tasks: int,
-    jobs: int,
-    command: str,
-) -> str:
+def write(results: Sequence[Result], systems: Sequence[System], versions: Mapping[str, str], tasks: int) -> str:
     """The whole report."""
     table = Table(results)
     loads = [it.load for it in results]
+    most = max((it.jobs for it in results), default=1)
     lines = [
         "# Everwatch and its peers: results",
         "",
-        f"Written by `{command}`. [README.md](README.md) describes the method and the settings of each system.",
+        "Written by `./bench/peers/run`. [README.md](README.md) describes the method and the settings of each system.",
         "",
-        f"{tasks} tasks and three workers for each system. Up to {jobs} scenarios ran at once on a machine with "
+        f"{tasks} tasks and three workers for each system. Up to {most} scenarios ran at once on a machine with "
         f"{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), which had a load of "
         f"{min(loads, default=0):.1f} to {max(loads, default=0):.1f} when they ended. "
         "Each figure is the median of the repetitions. Factors compare with Everwatch.",
@@ -82,7 +78,8 @@ def _failures(table: Table, systems: Sequence[System]) -> list[str]:
         "## A worker is killed, and later restarted",
         "",
         "The tasks of the killed worker run elsewhere after these times. Then the worker starts again: *received* is "
-        f"the number of tasks that begin on it within {JOIN_SECONDS:.0f} s.",
+        f"the number of tasks that begin on it within {JOIN_SECONDS:.0f} s. For Everwatch, `everwatch rebalance apply` "
+        "runs once it is ready; no other system has such a command.",
         "",
         "| system | p50 | max | max / Everwatch | received | repetitions |",
         "|---|---|---|---|---|---|",
@@ -154,6 +151,8 @@ def _doubled(table: Table, system: System, scenario: str, of: str) -> str:
         return "- | -"
     if number == 0:
         return "none | -"
+    if longest == 0:
+        return f"{number:.0f}{of} | one record"
     # The first and the last record of a run may be a beat away from the ends of the observation.
     until_end = longest >= observed - 2
     return f"{number:.0f}{of} | {f'{longest:.0f} s, still at the end' if until_end else f'{longest:.2f} s'}"

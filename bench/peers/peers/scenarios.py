@@ -30,11 +30,11 @@ class StoppedError(Exception):
 class Scenario:
     """A stage with its clock."""
 
-    def __init__(self, stage: Stage, stop: Event, seconds: float = 1.0) -> None:
-        """`seconds` shortens all periods of observation, for a check of this program."""
+    def __init__(self, stage: Stage, stop: Event, factor: float = 1.0) -> None:
+        """The factor shortens all periods of observation, for a check of this program."""
         self.stage = stage
         self._stop = stop
-        self._factor = seconds
+        self._factor = factor
 
     def killed(self) -> Figures:
         """A worker is killed; later it is started again."""

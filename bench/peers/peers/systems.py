@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -178,11 +179,12 @@ class EverwatchStage(Stage):
             self._call("/v1/observers", {"name": f"task-{task}", "kind": "exec", "spec": spec})
 
     def are_ready(self, workers: set[str], since: int) -> bool:
-        """Whether the manager sees as many active services as there are workers."""
-        del workers, since
+        """Whether the manager has registered these services since this time. Those that died meanwhile do not count."""
         self._manager.check()
         with suppress(urllib.error.URLError, ConnectionError):
-            return int(self._call("/v1/stats")["services"].get("active", 0)) >= len(self.workers)
+            services = self._call("/v1/services")["items"]
+            active = [it for it in services if it["state"] == "active" and _milliseconds(it["created_at"]) >= since]
+            return workers <= {it["name"] for it in active}
         return False
 
     def joined(self) -> None:
@@ -213,6 +215,10 @@ class EverwatchStage(Stage):
         request = urllib.request.Request(self._api + path, data, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=10) as response:
             return json.load(response)
+
+
+def _milliseconds(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp() * 1000)
 
 
 def stage(system: System, folder: Path, name: str, url: str, tasks: int) -> Stage:

@@ -50,10 +50,19 @@ class Judging(unittest.TestCase):
         records = run("1", "a", "r1", (0, 10_000)) + run("1", "a", "r2", (6_000, 10_000))
         self.assertEqual(judge.doubled(records, 0), {"1": 4.0})
 
-    def test_three_runs_count_for_each_pair(self) -> None:
-        """The seconds add up, as each pair does the work twice."""
-        records = [it for name in ("r1", "r2", "r3") for it in run("1", name, name, (0, 1_000))]
-        self.assertEqual(judge.doubled(records, 0), {"1": 3.0})
+    def test_three_runs_at_once_count_once(self) -> None:
+        """The time is that in which at least two were active."""
+        records = (
+            run("1", "a", "r1", (0, 6_000)) + run("1", "b", "r2", (1_000, 3_000)) + run("1", "c", "r3", (2_000, 5_000))
+        )
+        self.assertEqual(judge.doubled(records, 0), {"1": 4.0})
+
+    def test_runs_that_follow_each_other_are_not_doubled(self) -> None:
+        """A task that moves in an orderly way runs once."""
+        records = (
+            run("1", "a", "r1", (0, 5_000)) + run("1", "b", "r2", (5_001, 9_000)) + run("1", "a", "r3", (9_100, 9_600))
+        )
+        self.assertEqual(judge.doubled(records, 0), {})
 
     def test_a_silent_task_does_not_run(self) -> None:
         """A task is missing once nothing wrote for longer than the limit."""
