@@ -46,7 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--short", action="store_true", help="shorten the periods of observation, to check this program"
     )
-    parser.add_argument("--list-servers", action="store_true", help="print the servers that the peers need")
+    parser.add_argument("--list-needs", action="store_true", help="print what the peers need")
     chosen = parser.parse_args()
     for name, most in (("tasks", 100), ("repeat", 20), ("jobs", 32)):
         if not 1 <= getattr(chosen, name) <= most:
@@ -105,8 +105,8 @@ def main() -> int:
     """Returns 0 if every scenario succeeded."""
     chosen = arguments()
     systems = [it for it in SYSTEMS if not chosen.peers or it.peer in chosen.peers]
-    if chosen.list_servers:
-        print("\n".join(dict.fromkeys(it.server for it in systems)))
+    if chosen.list_needs:
+        print("\n".join({it.server for it in systems} | {it.peer for it in systems if it.peer == "everwatch"}))
         return 0
     urls = {
         name: os.environ.get(f"PEERS_{name.upper()}_URL", "")
