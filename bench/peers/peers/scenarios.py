@@ -100,13 +100,16 @@ class Scenario:
 
     def _until_moved(self, victim: str, held: set[str], fault: int) -> Figures:
         reader = self.stage.reader
-        left, seen = set(held), len(reader.update())
+        # From the beginning: tasks may have moved before the killed worker was reaped.
+        left, seen = set(held), 0
 
         def moved() -> bool:
             nonlocal seen
             new = reader.update()[seen:]
             seen += len(new)
-            left.difference_update(it.task for it in new if it.event == "start" and it.worker != victim)
+            left.difference_update(
+                it.task for it in new if it.event == "start" and it.worker != victim and it.at >= fault
+            )
             return not left
 
         self._until(None, MOVE_SECONDS, moved)
