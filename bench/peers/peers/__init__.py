@@ -1,0 +1,1 @@
+"""Compares Everwatch with other systems on tasks that never end."""

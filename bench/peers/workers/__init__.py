@@ -1,0 +1,1 @@
+"""One program for each peer: a worker, and how to publish its tasks."""
