@@ -162,7 +162,7 @@ impl Reader {
         let service = service.await;
         command
             .split_whitespace()
-            .map(|it| if it.starts_with("service-") { &service } else { it })
+            .map(|it| if it.starts_with("service-") { &*service } else { it })
             .collect::<Vec<_>>()
             .join(" ")
     }
