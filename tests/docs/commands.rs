@@ -155,7 +155,8 @@ impl Reader {
     /// Names the service that runs the observer of the comment: a reader takes it from the list.
     async fn filled(&self, command: &str) -> String {
         let Some((command, observer)) = command.split_once(RUNS) else { return command.to_owned() };
-        let service = wait_for(&format!("{observer} to run"), || async {
+        let what = format!("{observer} to run");
+        let service = wait_for(&what, || async {
             let row: Value = self.api.try_read(&format!("/v1/observers/{observer}")).await?;
             row["service"]["name"].as_str().map(str::to_owned).ok_or_else(|| row.to_string())
         });

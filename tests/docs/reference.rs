@@ -27,6 +27,9 @@ Every manager serves the OpenAPI document of this API at `/openapi.json`, with a
 id in the header `X-Request-Id`. Requests need a token whose role permits the verb: see [Access](access.md).
 ";
 
+/// In the order of the reference.
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
 /// What `--help` prints. `Everywhere:` begins the flags that all commands have.
 fn help(path: &[String]) -> String {
     let output = Command::new(everwatch()).args(path).arg("--help").env_clear().output().unwrap();
@@ -81,8 +84,11 @@ impl Drop for Dev {
 /// One row for each operation of a tag, in the order of the paths.
 fn rows(document: &Value) -> BTreeMap<&str, String> {
     let mut rows = BTreeMap::<&str, String>::new();
+    let known = |it: &serde_json::Map<String, Value>| it.keys().all(|it| METHODS.contains(&&**it));
+    assert!(document["paths"].as_object().unwrap().values().all(|it| it.as_object().is_some_and(known)));
     for (path, operations) in document["paths"].as_object().unwrap() {
-        for (method, operation) in operations.as_object().unwrap() {
+        for method in METHODS {
+            let Some(operation) = operations.get(method) else { continue };
             let tag = operation["tags"][0].as_str().unwrap();
             let verb = operation["security"][0]["token"][0].as_str();
             let verb = verb.map_or_else(|| "–".to_owned(), |it| format!("`{it}`"));
