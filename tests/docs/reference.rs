@@ -90,11 +90,14 @@ fn rows(document: &Value) -> BTreeMap<&str, String> {
         for method in METHODS {
             let Some(operation) = operations.get(method) else { continue };
             let tag = operation["tags"][0].as_str().unwrap();
-            let verb = operation["security"][0]["token"][0].as_str();
-            let verb = verb.map_or_else(|| "–".to_owned(), |it| format!("`{it}`"));
+            // One of these is sufficient.
+            let verbs =
+                operation["security"].as_array().unwrap().iter().filter_map(|it| it["token"][0].as_str());
+            let verbs = verbs.map(|it| format!("`{it}`")).collect::<Vec<_>>().join(" or ");
+            let verbs = if verbs.is_empty() { "–".to_owned() } else { verbs };
             let summary = operation["summary"].as_str().unwrap().replace('|', "\\|");
             let method = method.to_uppercase();
-            writeln!(rows.entry(tag).or_default(), "| `{method} {path}` | {summary} | {verb} |").unwrap();
+            writeln!(rows.entry(tag).or_default(), "| `{method} {path}` | {summary} | {verbs} |").unwrap();
         }
     }
     rows

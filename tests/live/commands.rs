@@ -2,6 +2,7 @@
 
 mod bulk;
 mod chaos;
+mod edit;
 mod new;
 mod top;
 mod walk;

@@ -57,6 +57,7 @@ mod starting;
 mod state_queues;
 mod stopping;
 mod stored;
+mod timeline;
 mod times;
 mod tls;
 mod traces;

@@ -20,6 +20,10 @@ pub struct Event {
     pub service: Option<NamedThing>,
     /// `generation << 32 | acquisitions`.
     pub epoch: Option<u64>,
+    /// The epoch as `generation.acquisitions`, in the form in which logs and commands show it.
+    #[serde(default)]
+    #[schema(example = "3.2")]
+    pub epoch_string: Option<String>,
     /// The cause, if known.
     pub text: String,
     /// If the observer moved: the service that ran it before.
@@ -76,6 +80,10 @@ pub struct LogRequester {
 pub struct ObserverResult {
     /// The run that completed, `generation << 32 | acquisitions`.
     pub epoch: u64,
+    /// The epoch as `generation.acquisitions`.
+    #[serde(default)]
+    #[schema(example = "3.2")]
+    pub epoch_string: String,
     /// The result, at most 64 KiB of JSON.
     pub value: serde_json::Value,
 }
@@ -85,6 +93,10 @@ pub struct ObserverResult {
 pub struct Run {
     /// `generation << 32 | acquisitions`.
     pub epoch: u64,
+    /// The epoch as `generation.acquisitions`, in the form in which logs and commands show it.
+    #[serde(default)]
+    #[schema(example = "3.2")]
+    pub epoch_string: String,
     pub generation: u32,
     pub acquisitions: u32,
     pub service: Option<NamedThing>,

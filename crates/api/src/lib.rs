@@ -6,6 +6,7 @@ mod definition;
 mod history;
 mod limits;
 mod logs;
+mod long_running;
 mod namespaces;
 mod observer;
 mod operations;
@@ -15,6 +16,7 @@ mod rollouts;
 mod schedule;
 mod service;
 pub mod sse;
+mod timeline;
 mod versions;
 
 pub use self::access::{
@@ -27,6 +29,7 @@ pub use self::definition::{
 pub use self::history::{Event, EventBurst, LogRequester, ObserverResult, Run};
 pub use self::limits::{Limit, LimitSettings, LimitUsers};
 pub use self::logs::{LogLine, LogNote, Logs};
+pub use self::long_running::{Operation, OperationType};
 pub use self::namespaces::{Namespace, NamespaceSettings, QuotaUse, Quotas};
 pub use self::observer::{Desired, Observer, Outcome, Outcomes};
 pub use self::operations::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};
@@ -35,6 +38,7 @@ pub use self::rebalance::{PoolBalance, Rebalance, ServiceBalance};
 pub use self::rollouts::{NewRollout, Rollout, RolloutMember, RolloutSelector};
 pub use self::schedule::{Execution, ScheduleTimes};
 pub use self::service::{DrainState, Kind, Pool, PoolSettings, Service, Stalled};
+pub use self::timeline::{Incident, Timeline, TimelineLane, TimelineMark, TimelineOthers, TimelineSegment};
 pub use self::versions::{DefinitionVersion, Difference, RevertTo};
 
 use everwatch_core::observer::definition::FieldError;

@@ -92,6 +92,10 @@ pub struct Observer {
     pub definition_version: u32,
     /// `generation << 32 | acquisitions`.
     pub epoch: u64,
+    /// The epoch as `generation.acquisitions`, in the form in which logs and commands show it.
+    #[serde(default)]
+    #[schema(example = "3.2")]
+    pub epoch_string: String,
     pub generation: u32,
     pub acquisitions: u32,
     /// The number of this start of its code within the run; 0 before the first.
@@ -217,6 +221,7 @@ impl Observer {
             service,
             definition_version: row.revision().number,
             epoch: row.epoch().into(),
+            epoch_string: row.epoch().to_string(),
             generation: row.generation,
             acquisitions: row.epoch().acquisitions(),
             attempt: seen.started.as_ref().map_or(0, |told| told.value.attempt),

@@ -84,7 +84,7 @@ impl Service {
         let drain = orders.and_then(|orders| orders.drain.as_ref()).map(|drain| {
             let DrainProgress { of, moved, waits } = maintenance::progress(drain, row, room, now);
             let (per_second, until, force) = (drain.per_second, drain.until, drain.force);
-            DrainState { of, moved, per_second, until, force, waits }
+            DrainState { asked_at: Some(drain.asked_at), of, moved, per_second, until, force, waits }
         });
         let over = row.state().is_over();
         let heartbeat = row.heartbeat.as_ref().filter(|_| !over);
@@ -120,6 +120,10 @@ impl Service {
 /// A drain in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DrainState {
+    /// When it was requested; null in responses of versions that do not say.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub asked_at: Option<Timestamp>,
     /// The number of observers held when it began.
     pub of: u32,
     pub moved: u32,
@@ -157,6 +161,10 @@ pub struct Pool {
     pub waiting: u64,
     /// The slots that all observers need, including those that wait: the figure for a scaler.
     pub needed: u64,
+    /// How many of its services, the largest first, can be lost while the others have the slots that all observers need. Null in
+    /// responses of versions that do not say.
+    #[serde(default)]
+    pub failure_tolerance: Option<u32>,
     /// Observers by status.
     pub observers: BTreeMap<String, u64>,
     /// Observers by health; observers that are not meant to run have none.

@@ -5,6 +5,7 @@ mod batch;
 mod bench;
 mod conformance;
 mod fleet;
+mod kind;
 mod limit;
 mod logs;
 mod namespace;
@@ -14,6 +15,7 @@ mod rate;
 mod rollout;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 pub(crate) use crate::output::Output;
 use crate::trust::TlsFiles;
@@ -22,6 +24,7 @@ pub(crate) use batch::{Batch, CreateBatch};
 pub(crate) use bench::{Bench, BenchOutput, Part};
 pub(crate) use conformance::Conformance;
 pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
+pub(crate) use kind::{Kind, Pool};
 pub(crate) use limit::Limit;
 pub(crate) use logs::{LogOutput, Logs};
 pub(crate) use namespace::{Namespace, Within};
@@ -29,6 +32,7 @@ pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
 pub(crate) use rate::Rate;
 pub(crate) use rollout::{Rollout, Start};
+pub(crate) use timeline::Timeline;
 
 use clap::{Args, Parser, Subcommand};
 use everwatch_core::clock::parse_duration;
@@ -95,41 +99,49 @@ pub(crate) enum Command {
     /// Run a manager or a service
     #[command(subcommand)]
     Run(Role),
+    /// Show the health of the deployment: observers, capacity, failure tolerance, what is in progress, and problems
+    Status(OutputArgs),
     /// Create, show, change and delete observers
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["obs", "observers"])]
     Observer(Observer),
     /// Show, cordon, drain and resize services
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["svc", "services"])]
     Service(Service),
     /// Even out the services of each pool
     #[command(subcommand)]
     Rebalance(Rebalance),
     /// Create many observers as one batch, follow it and end it
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["batches"])]
     Batch(Batch),
     /// Change many observers by one patch, a few at a time
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["rollouts"])]
     Rollout(Rollout),
     /// Show events, the newest last
     #[command(after_help = Events::EXAMPLES)]
     Events(Events),
+    /// Show what each service held over time, and the incidents that moved observers
+    #[command(after_help = Timeline::EXAMPLES)]
+    Timeline(Timeline),
     /// Show, retry and delete messages that no version could read
     #[command(subcommand)]
     Parked(Parked),
     /// Suspend decisions based on missing heartbeats
     #[command(subcommand)]
     SafeMode(SafeMode),
-    /// List, pause and resume pools
-    #[command(subcommand)]
+    /// List, show, pause and resume pools
+    #[command(subcommand, aliases = ["pools"])]
     Pool(Pool),
+    /// List and show the kinds of observers that living services can run
+    #[command(subcommand, aliases = ["kinds"])]
+    Kind(Kind),
     /// Manage limits: how many observers that name a key may run at once
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["limits"])]
     Limit(Limit),
     /// Set, show and delete rates
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["rates"])]
     Rate(Rate),
     /// Manage namespaces: the parts of a deployment, with their quotas and pools
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["ns", "namespaces"])]
     Namespace(Namespace),
     /// Store a token for a manager, and use this manager from now on
     #[command(after_help = Login::EXAMPLES)]
@@ -139,16 +151,16 @@ pub(crate) enum Command {
     /// Show who you are for the manager, and what you may do
     Whoami,
     /// Manage tokens, which authenticate clients of the API
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["tokens"])]
     Token(Token),
     /// Manage roles: what the owners of tokens may do
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["roles"])]
     Role(AccessRole),
     /// Show the audit log
     #[command(subcommand)]
     Audit(Audit),
     /// List, select and delete contexts: managers with your tokens for them
-    #[command(subcommand)]
+    #[command(subcommand, aliases = ["contexts"])]
     Context(Context),
     /// Show and manage services and observers in a live full-screen view
     #[command(after_help = "The last line of the screen shows the main keys; press ? to show all keys.")]
@@ -329,6 +341,11 @@ pub(crate) enum Observer {
         #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
         to: Option<u32>,
     },
+    /// Change the definition of an observer in your editor ($VISUAL, $EDITOR or vi)
+    Edit {
+        /// Name or id
+        name: String,
+    },
     /// Restore an earlier version of the definition of an observer
     Revert {
         /// Name or id
@@ -418,30 +435,6 @@ pub(crate) enum SafeMode {
     Off,
     /// Show whether safe mode is on
     Show,
-}
-
-#[derive(Debug, Clone, Subcommand)]
-pub(crate) enum Pool {
-    /// List pools
-    List(Watched),
-    /// Create a single pool; other pools need no command: services and observers name them
-    Create {
-        /// Name
-        name: String,
-        /// Let one service at a time run all observers of the pool, while the others stand by
-        #[arg(long, required = true)]
-        single: bool,
-    },
-    /// Pause a pool: managers admit no observer to it; observers that have a slot keep it
-    Pause {
-        /// Name
-        name: String,
-    },
-    /// Resume a paused pool
-    Resume {
-        /// Name
-        name: String,
-    },
 }
 
 #[derive(Debug, Subcommand)]

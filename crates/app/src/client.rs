@@ -2,11 +2,12 @@
 
 use crate::contexts::Contexts;
 pub(crate) use crate::failure::Failure;
+use crate::output::{line, note};
 use crate::trust::{explain, innermost, trusting};
 use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::Method;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH};
+use reqwest::{Method, RequestBuilder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -94,6 +95,33 @@ impl Client {
         self.answer(&asked, &text)
     }
 
+    /// Reads what is at `path`, with its entity tag.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub(crate) async fn read_tagged<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<(T, String)> {
+        let request = self.http.request(Method::GET, self.url(path));
+        let (text, headers) = self.sent(request).await?;
+        let tag = headers.get(ETAG).and_then(|it| it.to_str().ok()).unwrap_or("*").to_owned();
+        Ok((self.answer(&format!("GET {path}"), &text)?, tag))
+    }
+
+    /// Sends a request that the manager refuses if the entity tag has changed.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub(crate) async fn send_if<T: DeserializeOwned>(
+        &self,
+        (method, path): (Method, &str),
+        tag: &str,
+        body: &Value,
+    ) -> anyhow::Result<T> {
+        let asked = format!("{method} {path}");
+        let request = self.http.request(method, self.url(path)).header(IF_MATCH, tag).json(body);
+        let (text, _) = self.sent(request).await?;
+        self.answer(&asked, &text)
+    }
+
     /// Creates something, once for each idempotency key.
     ///
     /// # Errors
@@ -140,10 +168,21 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
+        Ok(self.sent(request).await?.0)
+    }
+
+    async fn sent(&self, request: RequestBuilder) -> anyhow::Result<(String, HeaderMap)> {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let status = response.status().as_u16();
+        if let Some(text) = response.headers().get("everwatch-deprecated").and_then(|it| it.to_str().ok()) {
+            note(&format!("the manager says that this version uses a deprecated route: {}", line(text)));
+        }
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.map_err(|error| self.unreachable(&error))?;
-        if (200..300).contains(&status) { Ok(text) } else { Err(Failure::of_answer(status, &text).into()) }
+        if (200..300).contains(&status) {
+            Ok((text, headers))
+        } else {
+            Err(Failure::of_answer(status, &text).into())
+        }
     }
 }
 

@@ -9,9 +9,11 @@ mod bulk;
 mod conformance;
 mod dev;
 mod doctor;
+mod edit;
 mod events;
 mod fan_out;
 mod health;
+mod kind;
 mod limit;
 mod logs;
 mod man;
@@ -24,6 +26,8 @@ mod rate;
 mod roles;
 mod rollout;
 mod service;
+mod status;
+mod timeline;
 mod versions;
 mod watch;
 
@@ -68,11 +72,13 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Migrate { restored } => {
             roles::configured(cli.config.as_deref()).and_then(|settings| migrate::run(&settings, restored))
         }
+        Command::Timeline(arguments) => server().and_then(|server| timeline::run(&server, &arguments)),
         Command::Events(arguments) => server().and_then(|server| events::everywhere(&server, &arguments)),
         Command::Parked(verb) => server().and_then(|server| operations::parked(&server, verb)),
         Command::SafeMode(verb) => server().and_then(|server| operations::safe_mode(&server, verb)),
         Command::Limit(verb) => server().and_then(|server| limit::limit(&server, verb)),
         Command::Pool(verb) => server().and_then(|server| operations::pools(&server, verb)),
+        Command::Kind(verb) => server().and_then(|server| kind::run(&server, verb)),
         Command::Namespace(verb) => server().and_then(|server| namespace::run(&server, verb)),
         Command::Rate(verb) => server().and_then(|server| rate::run(&server, verb)),
         Command::Login(arguments) => server().and_then(|server| access::login(&server, arguments)),
@@ -86,6 +92,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Man { folder } => man::pages(folder.as_deref()),
         Command::Top => server().and_then(|server| crate::top::run(&server)),
         Command::Chaos(verb) => server().and_then(|server| service::chaos(&server, verb)),
+        Command::Status(shown) => server().and_then(|server| status::run(&server, shown)),
         Command::Doctor(arguments) => server().and_then(|server| doctor::run(&server, &arguments)),
         Command::Broker(verb) => {
             roles::configured(cli.config.as_deref()).and_then(|settings| broker::run(&settings, &verb))

@@ -35,6 +35,20 @@ impl Failure {
         }
     }
 
+    /// The same failure, which says more on a line of its own.
+    pub(crate) fn with(self, more: &str) -> Self {
+        let longer = |text: String| format!("{text}\n{more}");
+        match self {
+            Self::Failed(text) => Self::Failed(longer(text)),
+            Self::Usage(text) => Self::Usage(longer(text)),
+            Self::NotFound(text) => Self::NotFound(longer(text)),
+            Self::Conflict(text) => Self::Conflict(longer(text)),
+            Self::TimedOut(text) => Self::TimedOut(longer(text)),
+            Self::Unreachable(text) => Self::Unreachable(longer(text)),
+            Self::NotPermitted(text) => Self::NotPermitted(longer(text)),
+        }
+    }
+
     /// The manager's problem text, with the error of each member that the text does not contain on its own line.
     pub(crate) fn of_problem(problem: &ProblemBody) -> Self {
         let told = if problem.detail.is_empty() { &problem.title } else { &problem.detail };

@@ -2,6 +2,7 @@
 
 mod cells;
 mod describe;
+mod status;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -9,13 +10,14 @@ mod views;
 
 pub(crate) use cells::{age, line};
 pub(crate) use describe::{
-    batch as describe_batch, observer as describe_observer, rollout as describe_rollout, schedule,
-    service as describe_service,
+    batch as describe_batch, kind as describe_kind, observer as describe_observer, pool as describe_pool,
+    rollout as describe_rollout, schedule, service as describe_service,
 };
+pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
 pub(crate) use views::{
-    AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, LIMITS, MEMBERS, NAMESPACES, OBSERVERS, PARKED, POOLS,
-    RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
+    AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, INCIDENTS, KINDS, LIMITS, MEMBERS, NAMESPACES, OBSERVERS,
+    PARKED, POOLS, RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
 };
 
 use crate::item::Item;

@@ -1,4 +1,4 @@
-//! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance; and who may use
+//! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance; how many services may be lost; and who may use
 //! permits of a rate.
 
 pub mod admission;
@@ -13,3 +13,4 @@ pub mod preemption;
 pub mod rate;
 pub mod rebalance;
 pub mod supply;
+pub mod tolerance;

@@ -24,4 +24,5 @@ pub mod record;
 pub mod redact;
 pub mod rollout;
 pub mod run;
+pub mod timeline;
 pub mod wire;

@@ -5,3 +5,4 @@ pub(crate) mod log;
 pub(crate) mod recent;
 pub(crate) mod shown;
 pub(crate) mod summaries;
+pub(crate) mod timeline;

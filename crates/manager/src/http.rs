@@ -9,6 +9,7 @@ mod caller;
 mod console;
 mod creating;
 mod deleting;
+mod deprecations;
 mod doctor;
 mod document;
 mod draft;
@@ -26,6 +27,7 @@ mod maintenance;
 pub(crate) mod metrics;
 mod namespaces;
 mod observers;
+mod operations;
 mod ops;
 mod pagination;
 mod parked;
@@ -44,6 +46,7 @@ mod services;
 mod sessions;
 mod single_sign_on;
 mod swagger;
+mod timeline;
 mod tokens;
 mod update;
 mod versions;
@@ -82,6 +85,7 @@ pub(crate) fn app(manager: Arc<Manager>, extra: Router) -> Router {
         .with_state(manager.clone())
         .layer(axum::middleware::from_fn_with_state(manager.clone(), know_the_time))
         .layer(axum::middleware::from_fn_with_state((manager.clone(), routes), access::admit))
+        .layer(axum::middleware::from_fn_with_state(deprecations::ALL, deprecations::tell))
         .merge(crate::http::console::routes())
         .merge(swagger::routes())
         .merge(extra.layer(axum::middleware::from_fn_with_state((manager, extras), access::admit)))
@@ -158,6 +162,7 @@ static API: LazyLock<Api> = LazyLock::new(|| {
         .routes(routes!(namespaces::read, namespaces::put, namespaces::delete))
         .routes(routes!(rates::list))
         .routes(routes!(rates::read, rates::set, rates::delete))
+        .routes(routes!(timeline::read))
         .routes(routes!(events::list))
         .routes(routes!(events::of_observer))
         .routes(routes!(events::runs))
@@ -170,6 +175,7 @@ static API: LazyLock<Api> = LazyLock::new(|| {
         .routes(routes!(parked::retry))
         .routes(routes!(ops::read_safe_mode, ops::write_safe_mode))
         .routes(routes!(doctor::doctor))
+        .routes(routes!(operations::list))
         .routes(routes!(ops::stats))
         .routes(routes!(ops::version))
         .routes(routes!(ops::livez))

@@ -13,8 +13,10 @@ mod events;
 mod headers;
 mod health;
 mod oidc;
+mod operations;
 mod rates;
 mod rollouts;
+mod timeline;
 mod tls;
 
 use self::answer::Answer;
@@ -39,6 +41,7 @@ use everwatch_core::id::{Kind, Name, Pool, ServiceId};
 use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
 use everwatch_core::wire::command::Command;
+use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent};
 use everwatch_core::wire::message::{decode, encode};
 use everwatch_core::wire::report::{
     KindInfo, Registration, Report, Reports, RunEvent, RunReport, SequencedReport, StateMessage,
@@ -228,6 +231,23 @@ impl Service {
     }
     async fn run_event(&mut self, work: &Work, epoch: Epoch, event: RunEvent) {
         self.report(Report::Run(RunReport { id: work.id, epoch, event })).await;
+    }
+    async fn heartbeat(&self, stage: &Stage, seq: u64, (state, capacity, held): (Intent, u32, u32)) {
+        let heartbeat = Heartbeat {
+            service: self.id,
+            seq,
+            state,
+            capacity,
+            held,
+            loop_lag_ms: 0,
+            rss_bytes: 0,
+            sent_at: Some(clock::now()),
+            stalled: Vec::new(),
+        };
+        let body = encode(&HeartbeatMessage::Heartbeat(heartbeat)).unwrap();
+        let message = Message { body: body.into(), headers: Vec::new() };
+        let heartbeats = Target::Queue(stage.manager.link.topology.heartbeats());
+        self.session.publish(&heartbeats, message).await.unwrap();
     }
     /// Waits for a revocation over this epoch.
     async fn revocation_over(&mut self, work: &Work, epoch: Epoch) {

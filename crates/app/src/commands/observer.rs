@@ -1,6 +1,6 @@
 //! `everwatch observer …`
 
-use super::{apply, bulk, events, fan_out, logs, versions, watch};
+use super::{apply, bulk, edit, events, fan_out, logs, versions, watch};
 use crate::cli::{Create, Filter, ListArgs, Observer, Selection, Wait, Watched};
 use crate::client::{Client, Failure};
 use crate::item::Item;
@@ -47,6 +47,7 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
         }
         Observer::Versions { name, watched } => versions::list(client, &name, watched).await,
         Observer::Diff { name, from, to } => versions::diff(client, &name, (from, to)).await,
+        Observer::Edit { name } => edit::run(client, &name).await,
         Observer::Revert { name, to } => versions::revert(client, &name, to).await,
         Observer::Move { names, pool } => {
             let body = pool.map(|pool| json!({ "pool": pool }));

@@ -1,11 +1,12 @@
 //! `everwatch parked …`, `everwatch safe-mode …` and `everwatch pool …`
 
 use super::watch;
-use crate::cli::{Parked, Pool, SafeMode, Watched};
+use crate::cli::{OutputArgs, Parked, Pool, SafeMode, Watched};
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, PARKED, POOLS, View, print};
+use crate::output::{self, PARKED, POOLS, TerminalStyle, View, print};
 use everwatch_api::{self as api, Listed};
+use everwatch_core::clock;
 use reqwest::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,6 +49,7 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     let (name, paused) = match verb {
         Pool::List(watched) => return list(client, "/v1/pools", &POOLS, watched).await,
+        Pool::Describe { name, shown } => return describe(client, &name, shown).await,
         Pool::Create { name, single } => return create(client, &name, single).await,
         Pool::Pause { name } => (name, true),
         Pool::Resume { name } => (name, false),
@@ -65,6 +67,18 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
         output::note(&format!("no service and no observer names a pool {name}: check the name"));
     }
     print(&format!("{name} is {word}; {waiting} for a slot"));
+    Ok(())
+}
+
+async fn describe(client: &Client, name: &str, shown: OutputArgs) -> anyhow::Result<()> {
+    let it: Item<api::Pool> = client.read(&format!("/v1/pools/{}", Client::part(name))).await?;
+    let states = "active,standby,cordoned,draining,suspect";
+    let query = format!("/v1/services?pool={}&limit=1000&state={states}", Client::part(name));
+    let services: Listed<Item<api::Service>> = client.read(&query).await?;
+    print(&match output::structured(&it, shown.output)? {
+        Some(text) => text,
+        None => output::describe_pool(&it, &services.items, (TerminalStyle::stdout(), clock::now())),
+    });
     Ok(())
 }
 

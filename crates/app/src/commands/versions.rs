@@ -45,15 +45,22 @@ pub(super) async fn diff(
     let after = definition(to)?;
     let found = Difference::all(definition(from)?, after);
     let mut lines = vec![format!("{name}: version {from} to version {to}")];
-    for Difference { pointer, before, after } in &found {
-        lines.extend(before.as_ref().map(|value| format!("- {pointer}: {value}")));
-        lines.extend(after.as_ref().map(|value| format!("+ {pointer}: {value}")));
-    }
+    lines.extend(told_differences(&found));
     if found.is_empty() {
         lines.push("nothing differs".to_owned());
     }
     print(&lines.join("\n"));
     Ok(())
+}
+
+/// Each member that differs, with its values before and after.
+pub(super) fn told_differences(all: &[Difference]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for Difference { pointer, before, after } in all {
+        lines.extend(before.as_ref().map(|value| format!("- {pointer}: {value}")));
+        lines.extend(after.as_ref().map(|value| format!("+ {pointer}: {value}")));
+    }
+    lines
 }
 
 pub(super) async fn revert(client: &Client, name: &str, to: u32) -> anyhow::Result<()> {

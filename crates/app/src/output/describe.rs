@@ -2,9 +2,13 @@
 //! history.
 
 mod batch;
+mod kind;
+mod pool;
 mod rollout;
 
 pub(crate) use batch::batch;
+pub(crate) use kind::kind;
+pub(crate) use pool::pool;
 pub(crate) use rollout::rollout;
 
 use super::cells::{bytes, epoch, labels, line, millis, or_dash, second};
@@ -223,7 +227,7 @@ fn retry(it: &Retry) -> String {
     }
 }
 
-fn aligned(facts: &[(&str, String)]) -> String {
+pub(super) fn aligned(facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
     let told = facts.iter().map(|(name, told)| format!("{:width$}  {told}", format!("{name}:")));
     told.collect::<Vec<_>>().join("\n")
@@ -234,7 +238,7 @@ fn block(title: &str, text: &str) -> String {
     format!("{title}:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
-fn listed<T>(
+pub(super) fn listed<T>(
     title: &str,
     view: &View<T>,
     items: &[Item<T>],

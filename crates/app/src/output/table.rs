@@ -101,6 +101,13 @@ impl Tone {
             _ => Self::Plain,
         }
     }
+    /// The text in its color.
+    pub(super) fn paint(self, text: &str, paper: TerminalStyle) -> String {
+        match self.code().filter(|_| paper.colours) {
+            Some(code) => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            None => text.to_owned(),
+        }
+    }
     fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
@@ -197,10 +204,7 @@ impl<T> Lines<T> {
     }
 
     fn toned(&self, word: &str, shown: &str) -> String {
-        match Tone::of(word).code().filter(|_| self.paper.colours) {
-            Some(code) => format!("\u{1b}[{code}m{shown}\u{1b}[0m"),
-            None => shown.to_owned(),
-        }
+        Tone::of(word).paint(shown, self.paper)
     }
 }
 

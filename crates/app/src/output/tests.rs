@@ -1,7 +1,7 @@
 //! Tests of the printed answers, at narrow and wide widths.
 
 use super::*;
-use everwatch_api::{Event, Listed, Observer, ParkedMessage, Pool, Run, Service};
+use everwatch_api::{Event, Finding, Listed, Observer, ParkedMessage, Pool, Run, SafeMode, Service};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -165,6 +165,81 @@ fn everything_about_a_service() {
     let held = Listed { items: observers(), next_cursor: None, total: 9 };
     let events = [event(2, "started", ""), event(1, "service_draining", "by hand")];
     insta::assert_snapshot!(describe_service(&service("basalt", "draining"), &held, &events, paper(80)));
+}
+
+fn condition() -> Condition {
+    let pool = |name: &str, tolerance: u32, waiting: u64| {
+        item(
+            json!({"name": name, "services": 3, "capacity": 200, "held": 103, "free": 97, "pending": 0, "waiting": waiting,
+            "needed": 104, "failure_tolerance": tolerance, "observers": {"Processing": 103}}),
+        )
+    };
+    let operation = |kind: &str, name: &str, done: Value, of: u32| {
+        item(
+            json!({"type": kind, "name": name, "namespace": null, "path": format!("/v1/x/{name}"), "state": "Running",
+            "done": done, "of": of, "since": ago(90), "by": null, "reason": ""}),
+        )
+    };
+    Condition {
+        version: "0.1.0".to_owned(),
+        stats: serde_json::from_value(json!({"observers": {"Processing": 103, "Created": 1, "Paused": 3, "Failed": 1},
+            "health": {"running": 102, "restarting": 1, "waiting": 1, "moving": 0}, "services": {"active": 5, "draining": 1},
+            "capacity": 400, "held": 103, "broker": true}))
+        .unwrap(),
+        pools: vec![pool("default", 2, 0), pool("gpu", 0, 1)],
+        operations: vec![
+            operation("drain", "service-1", json!(40), 62),
+            operation("rebalance", "default", Value::Null, 7),
+        ],
+        findings: vec![item(json!({"code": "too-big-to-lose", "severity": "warning", "subject": "service s3",
+            "what": "it holds 62 observers, the others have room for 60", "why": "if it dies, 2 observers wait",
+            "cure": "add a service to the pool gpu"}))],
+        safe_mode: SafeMode { on: true, reason: "switches".to_owned() },
+    }
+}
+
+#[test]
+fn the_status_of_a_deployment() {
+    insta::assert_snapshot!(status(&condition(), paper(80)));
+    let calm = Condition {
+        operations: Vec::new(),
+        findings: Vec::new(),
+        safe_mode: SafeMode::default(),
+        ..condition()
+    };
+    let one = Condition { pools: calm.pools[..1].to_vec(), ..calm };
+    insta::assert_snapshot!("the_status_of_one_pool", status(&one, paper(80)));
+}
+
+#[test]
+fn the_first_sentence_of_the_status_names_what_is_worst() {
+    let first = |change: &dyn Fn(&mut Condition)| -> String {
+        let mut it = Condition { findings: Vec::new(), ..condition() };
+        it.stats = serde_json::from_value(
+            json!({"observers": {}, "health": {"running": 3}, "services": {}, "capacity": 9, "held": 3,
+            "broker": true}),
+        )
+        .unwrap();
+        change(&mut it);
+        status(&it, paper(80)).lines().next().unwrap().to_owned()
+    };
+    let [warning, critical]: [Item<Finding>; 2] = ["warning", "critical"].map(|severity| {
+        item(json!({"code": "c", "severity": severity, "subject": "s", "what": "w", "why": "y", "cure": "c"}))
+    });
+    assert_eq!(first(&|_| {}), "All observers run.");
+    assert_eq!(first(&|it| it.findings.push(warning.clone())), "All observers run, but there are warnings.");
+    assert_eq!(first(&|it| it.stats.health.extend([("moving".to_owned(), 1)])), "Some observers do not run.");
+    assert_eq!(
+        first(&|it| it.stats.observers.extend([("Failed".to_owned(), 1)])),
+        "Some observers do not run."
+    );
+    assert_eq!(first(&|it| it.stats.health.clear()), "No observer is meant to run.");
+    assert_eq!(
+        first(&|it| it.findings = vec![warning.clone(), critical.clone()]),
+        "Something is critical: see the problems."
+    );
+    let told = first(&|it| it.stats.broker = false);
+    assert_eq!(told, "The broker is not connected: observers keep running, none starts.");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
-    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Limit, Namespace, Observer, ParkedMessage,
-    Pool, Rate, Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
+    AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Kind, Limit, Namespace, Observer,
+    ParkedMessage, Pool, Rate, Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
 };
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::record::health::Health;
@@ -63,6 +63,21 @@ pub(crate) const SERVICES: View<Service> = View {
     ],
 };
 
+pub(crate) const KINDS: View<Kind> = View {
+    noun: "kinds",
+    name: |it| it.name.clone(),
+    key: |it| it.name.clone(),
+    columns: &[
+        Column::<Kind>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Kind>::new("SERVICES", |it, _| it.services.to_string()).right(),
+        Column::<Kind>::new("POOLS", |it, _| it.pools.join(" ")).least(12),
+        Column::<Kind>::new("ABOUT", |it, _| {
+            it.schema["description"].as_str().unwrap_or_default().to_owned()
+        })
+        .least(20),
+    ],
+};
+
 pub(crate) const POOLS: View<Pool> = View {
     noun: "pools",
     name: |it| it.name.clone(),
@@ -78,6 +93,7 @@ pub(crate) const POOLS: View<Pool> = View {
         Column::<Pool>::new("RESTARTING", |it, _| count(&it.health, "restarting")).right(),
         Column::<Pool>::new("WAITING", |it, _| count(&it.health, "waiting")).right(),
         Column::<Pool>::new("FAILED", |it, _| count(&it.observers, "Failed")).right(),
+        Column::<Pool>::new("TOLERANCE", |it, _| or_dash(it.failure_tolerance)).right().wide(),
         Column::<Pool>::new("SINGLE", |it, _| if it.single { "yes" } else { "no" }.to_owned()).wide(),
         Column::<Pool>::new("MOVING", |it, _| count(&it.health, "moving")).right().wide(),
         Column::<Pool>::new("STOPPING", |it, _| count(&it.health, "stopping")).right().wide(),
@@ -339,6 +355,29 @@ pub(crate) const EVENTS: View<Event> = View {
         Column::<Event>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name))).least(8),
         Column::<Event>::new("EPOCH", |it, _| or_dash(it.epoch.map(epoch))).wide(),
         Column::<Event>::new("CAUSE", |it, _| cause(it)).least(20),
+    ],
+};
+
+pub(crate) const INCIDENTS: View<Incident> = View {
+    noun: "incidents",
+    name: |it| it.from.clone(),
+    key: |it| format!("{} {}", it.from, it.since),
+    columns: &[
+        Column::<Incident>::new("AT", |it, _| second(it.since)),
+        Column::<Incident>::new("FROM", |it, _| it.from.clone()).least(8),
+        Column::<Incident>::new("CAUSE", |it, _| it.cause.clone()),
+        Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right(),
+        Column::<Incident>::new("WAITING", |it, _| it.waiting.to_string()).right(),
+        Column::<Incident>::new("GAP p50", |it, _| format!("{} ms", it.gap_ms_median)).right(),
+        Column::<Incident>::new("p99", |it, _| format!("{} ms", it.gap_ms_p99)).right(),
+        Column::<Incident>::new("MAX", |it, _| format!("{} ms", it.gap_ms_max)).right(),
+        Column::<Incident>::new("OVERLAP", |it, _| format!("{} ms", it.overlap_ms_max)).right(),
+        Column::<Incident>::new("TO", |it, _| {
+            let others = Some(format!("others {}", it.to_others)).filter(|_| it.to_others > 0);
+            let named = it.to.iter().map(|(name, moved)| format!("{name} {moved}"));
+            named.chain(others).collect::<Vec<_>>().join(", ")
+        })
+        .least(10),
     ],
 };
 

@@ -5,6 +5,7 @@ use crate::context::creates::{Create, Creates};
 use crate::context::request_limits::RequestLimits;
 use crate::context::schemas::Schemas;
 use crate::events::recent::RecentEvents;
+use crate::events::timeline::SharedTimeline;
 use tokio::sync::mpsc;
 
 pub(crate) struct Requests {
@@ -12,6 +13,7 @@ pub(crate) struct Requests {
     pub(crate) creates: Creates,
     pub(crate) schemas: Schemas,
     pub(crate) recent: RecentEvents,
+    pub(crate) timeline: SharedTimeline,
 }
 
 impl Requests {
@@ -19,6 +21,6 @@ impl Requests {
         let (creates, creates_in) = Creates::new();
         let (limits, schemas, recent) =
             (RequestLimits::default(), Schemas::default(), RecentEvents::default());
-        (Self { limits, creates, schemas, recent }, creates_in)
+        (Self { limits, creates, schemas, recent, timeline: SharedTimeline::default() }, creates_in)
     }
 }

@@ -14,6 +14,7 @@ pub(crate) fn event(event: everwatch_store::Event) -> Event {
         observer: event.observer.map(named),
         service: event.service.map(named),
         epoch: event.epoch,
+        epoch_string: event.epoch.map(|epoch| Epoch::from(epoch).to_string()),
         text: event.text,
         from: event.from.map(named),
         gap_ms: event.gap_ms,
@@ -40,6 +41,7 @@ fn burst(it: &Burst) -> EventBurst {
 pub(crate) fn run(epoch: Epoch, event: &everwatch_store::Event) -> Run {
     Run {
         epoch: epoch.into(),
+        epoch_string: epoch.to_string(),
         generation: epoch.generation(),
         acquisitions: epoch.acquisitions(),
         service: event.service.clone().map(named),

@@ -20,13 +20,21 @@ const LIMITED: Duration = Duration::from_secs(10);
 /// The pause between two plans of the same pool, until heartbeats show the result.
 const SETTLES: Duration = Duration::from_secs(15);
 
+/// Under this prefix are the notes of pools in which the limits of a plan hold.
+const UNDER: &str = "rebalancing/";
+
 /// Whether the limits of a plan hold in this pool: the observers that move need the free slots.
 pub(crate) async fn is_in_progress(records: &Records, pool: &Pool) -> Result<bool, StoreError> {
-    Ok(records.store.note(&in_progress(pool)).await?.is_some())
+    Ok(records.store.note(&format!("{UNDER}{pool}")).await?.is_some())
 }
 
-fn in_progress(pool: &Pool) -> String {
-    format!("rebalancing/{pool}")
+/// The pools in which the limits of a plan hold, with the number of its moves.
+pub(crate) async fn in_progress(records: &Records) -> Result<Vec<(Pool, Option<u64>)>, StoreError> {
+    let notes = records.store.notes_under(UNDER).await?;
+    // 0.1.0 notes no number.
+    let read =
+        |(name, moves): (String, String)| Some((name[UNDER.len()..].parse().ok()?, moves.parse().ok()));
+    Ok(notes.into_iter().filter_map(read).collect())
 }
 
 /// Plans the moves that even out these pools.
@@ -46,7 +54,8 @@ pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) ->
     if manager.records.store.claim(&format!("rebalance/{}", plan.pool), &turn, SETTLES).await? != turn {
         return Ok(false);
     }
-    manager.records.store.set_note(&in_progress(&plan.pool), "", LIMITED).await?;
+    let note = format!("{UNDER}{}", plan.pool);
+    manager.records.store.set_note(&note, &plan.moves().to_string(), LIMITED).await?;
     // The takers are limited too: otherwise the queue would spread the observers evenly, not by need.
     for Share { load, target } in &plan.shares {
         let asked = HandOver {

@@ -127,6 +127,19 @@ pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<J
     Ok(Json(Listed { items: all.into_iter().map(shown).collect(), next_cursor: None, total }))
 }
 
+/// Those that are not over and that the sender may read.
+pub(super) async fn open(records: &Records) -> Result<Vec<Batch>, Problem> {
+    let mut all = records.store.batches(LIMIT_MAX).await?;
+    all.retain(|it| !it.state.is_over() && caller::may_in(Verb::BatchesRead, &it.namespace));
+    let counts = counts(records, &all.iter().map(|it| it.id).collect::<Vec<_>>()).await?;
+    let now = records.clock.now();
+    let shown = |it: core::Batch| {
+        let counts = counts.get(&it.id).unwrap_or(&it.counts).clone();
+        Batch::of(it, &counts, now)
+    };
+    Ok(all.into_iter().map(shown).collect())
+}
+
 /// Read a batch: its members by status, its progress, its rate and the time left.
 #[utoipa::path(get, path = "/v1/batches/{key}", tag = "batches", security(("token" = ["batches:read"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)"), ("namespace" = Option<String>, Query, description = "the namespace of the name")),

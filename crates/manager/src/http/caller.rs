@@ -85,6 +85,11 @@ pub(super) fn may_see_pool(pool: &Pool) -> bool {
     permits(Verb::PoolsRead, Target::Pool(pool))
 }
 
+/// Whether rollouts may be shown.
+pub(super) fn may_read_rollouts() -> bool {
+    permits(Verb::RolloutsRead, Target::Deployment)
+}
+
 /// Refuses what the sender may not do to such an observer, by the verb of the route.
 pub(super) fn check_observer(definition: &ObserverDefinition) -> Result<(), Problem> {
     check(target(definition), || told(definition))
@@ -116,6 +121,11 @@ pub(super) fn check_pool(pool: &Pool) -> Result<(), Problem> {
 /// Refuses what the sender may not do to all pools, by the verb of the route.
 pub(super) fn check_all_pools() -> Result<(), Problem> {
     check(Target::Deployment, || " on all pools: name one pool".to_owned())
+}
+
+/// Refuses what the sender may not do in the whole deployment.
+pub(super) fn check_deployment(verb: Verb, what: &str) -> Result<(), Problem> {
+    if permits(verb, Target::Deployment) { Ok(()) } else { Err(forbidden(&[verb], what)) }
 }
 
 fn check(target: Target<'_>, what: impl FnOnce() -> String) -> Result<(), Problem> {

@@ -1,5 +1,6 @@
 //! The OpenAPI document: made from the handlers, completed here with what every route can answer.
 
+use super::deprecations;
 use super::examples::Examples;
 use super::problem::{Code, MEDIA_TYPE};
 use axum::Extension;
@@ -12,7 +13,7 @@ use utoipa::openapi::path::{HttpMethod, Operation, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
-    ContentBuilder, Info, License, OpenApi, Ref, RefOr, ResponseBuilder, ResponsesBuilder, Server,
+    ContentBuilder, Deprecated, Info, License, OpenApi, Ref, RefOr, ResponseBuilder, ResponsesBuilder, Server,
 };
 use utoipa::{PartialSchema as _, ToSchema as _};
 
@@ -75,6 +76,7 @@ pub(crate) fn complete(document: &mut OpenApi) {
             let words = words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
             operation.operation_id = Some(words.collect::<Vec<_>>().join("-"));
             describe_access(operation);
+            mark_deprecated(path, &method, operation);
             add_problems(path, &method, operation);
             examples.add_to(path, operation);
         }
@@ -97,6 +99,15 @@ fn describe_access(operation: &mut Operation) {
     };
     let more = operation.description.take().map_or_else(String::new, |text| format!("{text}\n\n"));
     operation.description = Some(format!("{more}{needs}"));
+}
+
+/// Marks a deprecated route, and names its replacement in the description.
+fn mark_deprecated(path: &str, method: &HttpMethod, operation: &mut Operation) {
+    if let Some(it) = deprecations::ALL.iter().find(|it| it.is_of(word(method), path)) {
+        operation.deprecated = Some(Deprecated::True);
+        let text = operation.description.take().unwrap_or_default();
+        operation.description = Some(format!("Deprecated: {}.\n\n{text}", it.text()));
+    }
 }
 
 fn operations(item: &mut PathItem) -> Vec<(HttpMethod, &mut Operation)> {

@@ -33,5 +33,6 @@ pub(crate) async fn read(
     };
     // A service of another language may have sent text that is not JSON.
     let value = serde_json::from_str(&result.value).unwrap_or(serde_json::Value::String(result.value));
-    Ok(Json(ObserverResult { epoch: result.epoch.into(), value }))
+    let (epoch, epoch_string) = (result.epoch.into(), result.epoch.to_string());
+    Ok(Json(ObserverResult { epoch, epoch_string, value }))
 }

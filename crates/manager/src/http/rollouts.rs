@@ -290,6 +290,15 @@ pub(crate) async fn list(
     Ok(Json(Listed { items: all.into_iter().map(shown).collect(), next_cursor: None, total }))
 }
 
+/// Those that are not over and that the sender may read.
+pub(super) async fn open(records: &Records) -> Result<Vec<Rollout>, Problem> {
+    if !caller::may_read_rollouts() {
+        return Ok(Vec::new());
+    }
+    let all = records.store.rollouts(LIMIT_MAX).await?;
+    Ok(all.into_iter().filter(|it| !it.state.is_over()).map(shown).collect())
+}
+
 /// Read a rollout.
 #[utoipa::path(get, path = "/v1/rollouts/{key}", tag = "rollouts", security(("token" = ["rollouts:read"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)")),

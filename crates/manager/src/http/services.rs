@@ -12,6 +12,7 @@ use crate::fleet::pool_pause;
 use axum::Json;
 use axum::extract::{Path, State};
 use everwatch_api::{self as api, Listed, ProblemBody, Service};
+use everwatch_core::capacity::tolerance::tolerance;
 use everwatch_core::id::{Name, Pool, ServiceId};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
@@ -195,8 +196,10 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     for pool in manager.records.single_pools().iter() {
         pools.entry(pool.to_string()).or_default().single = true;
     }
-    for pool in pools.values_mut() {
+    for (name, pool) in &mut pools {
         pool.pending = pool.needed.saturating_sub(u64::from(pool.held));
+        let of = services.iter().filter(|it| it.registration.pool.as_str() == name);
+        pool.failure_tolerance = u32::try_from(tolerance(of, pool.needed, pool.single)).ok();
     }
     Ok(pools)
 }

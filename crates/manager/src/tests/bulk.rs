@@ -2,7 +2,7 @@
 
 use super::*;
 use everwatch_api::Outcomes;
-use everwatch_core::wire::heartbeat::{Heartbeat, HeartbeatMessage, Intent};
+use everwatch_core::wire::heartbeat::Intent;
 
 async fn post(stage: &Stage, path: &str, body: &Value) -> Answer {
     stage.send("POST", path, Some(&body.to_string())).await
@@ -150,30 +150,11 @@ async fn an_order_that_a_service_does_not_follow_is_shown_as_asked() {
     let mut service = stage.service(4).await;
     stage.send("POST", "/v1/services/s1/cordon", None).await;
     service.until_directives().await;
-    let heartbeat = async |seq, state| {
-        let (capacity, sent_at) = (4, Some(clock::now()));
-        let id = service.id;
-        let heartbeat = Heartbeat {
-            service: id,
-            seq,
-            state,
-            capacity,
-            held: 0,
-            loop_lag_ms: 0,
-            rss_bytes: 0,
-            sent_at,
-            stalled: Vec::new(),
-        };
-        let body = encode(&HeartbeatMessage::Heartbeat(heartbeat)).unwrap();
-        let message = Message { body: body.into(), headers: Vec::new() };
-        let heartbeats = Target::Queue(stage.manager.link.topology.heartbeats());
-        service.session.publish(&heartbeats, message).await.unwrap();
-    };
-    heartbeat(1, Intent::Active).await;
+    service.heartbeat(&stage, 1, (Intent::Active, 4, 0)).await;
     let told = stage.until_read("/v1/services/s1", |it: &ServiceView| it.unconfirmed.is_some()).await;
     assert_eq!((told.state, told.cordoned), (ServiceState::Active, true));
     assert_eq!(told.unconfirmed.unwrap(), "cordon asked, not confirmed yet");
-    heartbeat(2, Intent::Cordoned).await;
+    service.heartbeat(&stage, 2, (Intent::Cordoned, 4, 0)).await;
     stage.until_read("/v1/services/s1", |it: &ServiceView| it.unconfirmed.is_none()).await;
 }
 

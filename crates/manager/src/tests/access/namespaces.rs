@@ -1,7 +1,7 @@
 //! Two teams with a namespace each: neither sees, touches or learns anything of the other.
 
 use super::*;
-use everwatch_api::{Batch, Namespace};
+use everwatch_api::{Batch, Namespace, Timeline};
 use everwatch_core::record::reason::ReasonCode;
 
 impl Stage {
@@ -369,4 +369,42 @@ async fn a_quota_of_running_observers_lets_the_others_wait() {
     assert_eq!(running().await, Some(1));
     stage.namespace("team", json!({ "quotas": { "running": 2 } })).await;
     reaches(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_team_reads_the_timeline_of_its_own_observers_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::guarded(dir.path()).await;
+    let mut service = stage.service(9).await;
+    let [ann, bob] = two_teams(&stage).await;
+    stage.role("of-a", json!([{ "verbs": ["*"], "namespaces": ["a"] }])).await;
+    let by_role = stage.token("amy", "of-a").await;
+    for _ in 0..6 {
+        let (_, work, epoch) = service.take().await;
+        service.run_event(&work, epoch, RunEvent::Started { attempt: 1, started_at: clock::now() }).await;
+    }
+    let most = |it: &Timeline| it.lanes.iter().flat_map(|it| &it.segments).map(|it| it.held_max).max();
+    stage.until_read("/v1/timeline", |it: &Timeline| most(it) == Some(6)).await;
+    let theirs = stage.sent_by(&bob, "GET", "/v1/observers/web", None).await.read::<Observer>(200);
+    for token in [&ann, &by_role] {
+        // How many observers a service holds says something about other namespaces.
+        for path in ["/v1/timeline", "/v1/timeline?service=s1", "/v1/timeline?namespace=a"] {
+            let refused = stage.sent_by(token, "GET", path, None).await.refused(403, "not-permitted");
+            assert!(refused.detail.contains("events:read on all observers: name one"), "{}", refused.detail);
+        }
+        let of = async |key: &str| {
+            stage.sent_by(token, "GET", &format!("/v1/timeline?observer={key}"), None).await
+        };
+        let own = of("web&namespace=a").await;
+        let shown = own.read::<Timeline>(200);
+        assert_eq!((most(&shown), shown.lanes.len(), shown.incidents.len()), (Some(1), 1, 0));
+        assert!(shown.marks.iter().all(|mark| mark.service.is_none()), "{:?}", shown.marks);
+        let (missing, id) = (of("none&namespace=b").await, theirs.id.to_string());
+        for key in ["web&namespace=b", &id] {
+            let hidden = of(key).await;
+            let (key, none) = (key.split('&').next().unwrap(), "none");
+            assert_eq!(told(&hidden, key), told(&missing, none));
+            hidden.refused(404, "not-found");
+        }
+    }
 }

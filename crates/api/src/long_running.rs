@@ -1,0 +1,138 @@
+//! Work that takes time, as it travels over HTTP.
+
+use super::{Batch, Rollout, Service};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::rollout::MemberState;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use utoipa::ToSchema;
+
+/// What takes time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationType {
+    /// A service hands over its observers.
+    Drain,
+    /// The services of a pool hand over observers, so that they are used evenly.
+    Rebalance,
+    /// Observers are changed by one patch, a few at a time.
+    Rollout,
+    /// Observers that were created together are completed.
+    Batch,
+}
+
+impl fmt::Display for OperationType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Drain => "drain",
+            Self::Rebalance => "rebalance",
+            Self::Rollout => "rollout",
+            Self::Batch => "batch",
+        })
+    }
+}
+
+/// A request that takes time and is not over: a drain, a rebalance, a rollout or a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Operation {
+    #[serde(rename = "type")]
+    pub kind: OperationType,
+    /// The name of the service, the pool, the rollout or the batch.
+    #[schema(example = "service-1")]
+    pub name: String,
+    /// The namespace of a batch; null for the others.
+    pub namespace: Option<String>,
+    /// The path of the resource that is worked on, which says more. Clients follow and end the operation there.
+    #[schema(example = "/v1/services/service-1")]
+    pub path: String,
+    #[schema(example = "Running")]
+    pub state: String,
+    /// How many observers are done. Null: managers do not count them.
+    pub done: Option<u64>,
+    /// Of how many observers. Null: not known.
+    pub of: Option<u64>,
+    /// When it was requested. Null: not recorded.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub since: Option<Timestamp>,
+    /// Who requested it, if that was recorded.
+    pub by: Option<String>,
+    /// What delays it, or why it is paused, as a sentence; may be empty.
+    pub reason: String,
+}
+
+impl Operation {
+    /// The drain of a service; `None` if it does not drain.
+    #[must_use]
+    pub fn drain(service: &Service) -> Option<Self> {
+        let drain = service.drain.as_ref()?;
+        Some(Self {
+            kind: OperationType::Drain,
+            name: service.name.clone(),
+            namespace: None,
+            path: format!("/v1/services/{}", service.name),
+            state: "Running".to_owned(),
+            done: Some(drain.moved.into()),
+            of: Some(drain.of.into()),
+            since: drain.asked_at,
+            by: None,
+            reason: drain.waits.clone().unwrap_or_default(),
+        })
+    }
+
+    /// The rebalance of a pool, which moves this many observers.
+    #[must_use]
+    pub fn rebalance(pool: &str, moves: Option<u64>) -> Self {
+        Self {
+            kind: OperationType::Rebalance,
+            name: pool.to_owned(),
+            namespace: None,
+            path: format!("/v1/pools/{pool}"),
+            state: "Running".to_owned(),
+            done: None,
+            of: moves,
+            since: None,
+            by: None,
+            reason: String::new(),
+        }
+    }
+
+    /// A rollout that is not over.
+    #[must_use]
+    pub fn rollout(it: &Rollout) -> Self {
+        let settled = |(state, count): (&MemberState, &u32)| match state {
+            MemberState::Pending | MemberState::Changed | MemberState::Reverting => 0,
+            MemberState::Done | MemberState::Skipped | MemberState::Failed | MemberState::Reverted => {
+                u64::from(*count)
+            }
+        };
+        Self {
+            kind: OperationType::Rollout,
+            name: it.name.clone(),
+            namespace: None,
+            path: format!("/v1/rollouts/{}", it.id),
+            state: it.state.to_string(),
+            done: Some(it.counts.iter().map(settled).sum()),
+            of: Some(it.members.into()),
+            since: Some(it.created_at),
+            by: it.by.clone(),
+            reason: it.reason.clone(),
+        }
+    }
+
+    /// A batch that is not over.
+    #[must_use]
+    pub fn batch(it: &Batch) -> Self {
+        Self {
+            kind: OperationType::Batch,
+            name: it.name.clone(),
+            namespace: Some(it.namespace.clone()),
+            path: format!("/v1/batches/{}", it.id),
+            state: it.state.to_string(),
+            done: Some(it.settled.into()),
+            of: Some(it.members.into()),
+            since: Some(it.created_at),
+            by: it.by.clone(),
+            reason: it.reason.clone(),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Arguments of the commands about kinds and pools.
+
+use super::{OutputArgs, Watched};
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Kind {
+    /// List the kinds that living services can run
+    List(Watched),
+    /// Show a kind: the members of its spec, and where it can run
+    Describe {
+        /// Name
+        name: String,
+        #[command(flatten)]
+        shown: OutputArgs,
+    },
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Pool {
+    /// List pools
+    List(Watched),
+    /// Show a pool: its services, slots, failure tolerance, and observers
+    Describe {
+        /// Name
+        name: String,
+        #[command(flatten)]
+        shown: OutputArgs,
+    },
+    /// Create a single pool; other pools need no command: services and observers name them
+    Create {
+        /// Name
+        name: String,
+        /// Let one service at a time run all observers of the pool, while the others stand by
+        #[arg(long, required = true)]
+        single: bool,
+    },
+    /// Pause a pool: managers admit no observer to it; observers that have a slot keep it
+    Pause {
+        /// Name
+        name: String,
+    },
+    /// Resume a paused pool
+    Resume {
+        /// Name
+        name: String,
+    },
+}

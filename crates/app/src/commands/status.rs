@@ -1,0 +1,48 @@
+//! `everwatch status`: the health of a deployment on one screen.
+
+use crate::cli::{Output, OutputArgs};
+use crate::client::{Client, Failure};
+use crate::item::Item;
+use crate::output::{self, Condition, TerminalStyle, print};
+use everwatch_api::{Finding, Listed, Operation, Pool, SafeMode, Stats, Version};
+use everwatch_core::clock;
+use serde::de::DeserializeOwned;
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn run(server: &str, shown: OutputArgs) -> anyhow::Result<()> {
+    let client = Client::new(server)?;
+    let (version, stats, pools, operations, findings, safe_mode) = tokio::try_join!(
+        client.read::<Version>("/v1/version"),
+        client.read::<Stats>("/v1/stats"),
+        client.read::<Listed<Item<Pool>>>("/v1/pools"),
+        known::<Listed<Item<Operation>>>(&client, "/v1/operations"),
+        client.read::<Listed<Item<Finding>>>("/v1/doctor"),
+        client.read::<SafeMode>("/v1/safe-mode"),
+    )?;
+    let condition = Condition {
+        version: version.version,
+        stats,
+        pools: pools.items,
+        operations: operations.map_or_else(Vec::new, |it| it.items),
+        findings: findings.items,
+        safe_mode,
+    };
+    match output::structured(&condition, shown.output)? {
+        Some(text) => print(&text),
+        None if shown.output == Output::Name => {
+            let text = "`status` has no names: use -o table, json or yaml";
+            return Err(Failure::Usage(text.to_owned()).into());
+        }
+        None => print(&output::status(&condition, (TerminalStyle::stdout(), clock::now()))),
+    }
+    Ok(())
+}
+
+/// What is at a path; `None` if the manager is of a version that does not have it.
+async fn known<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<Option<T>> {
+    match client.read(path).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.downcast_ref(), Some(Failure::NotFound(_))) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,30 @@
+//! The text of `describe` for a pool.
+
+use super::{aligned, listed};
+use crate::item::Item;
+use crate::output::{SERVICES, TerminalStyle};
+use everwatch_api::{Pool, Service};
+use everwatch_core::clock::Timestamp;
+use std::collections::BTreeMap;
+
+/// A pool, with its living services.
+pub(crate) fn pool(it: &Pool, services: &[Item<Service>], on: (TerminalStyle, Timestamp)) -> String {
+    let tolerance = it.failure_tolerance.map(|count| format!("{count} of {} services", it.services));
+    let mut facts = vec![
+        ("Name", it.name.clone()),
+        ("Admission", if it.paused { "paused" } else { "open" }.to_owned()),
+        ("Single", if it.single { "yes: one service runs all its observers" } else { "" }.to_owned()),
+        ("Slots", format!("{} of {} used, {} free", it.held, it.capacity, it.free)),
+        ("Needed", format!("{} slots for all its observers", it.needed)),
+        ("Failure tolerance", tolerance.unwrap_or_default()),
+        ("Health", in_words(&it.health)),
+        ("Statuses", in_words(&it.observers)),
+    ];
+    facts.retain(|(_, told)| !told.is_empty());
+    [aligned(&facts), listed("Services", &SERVICES, services, on)].join("\n\n")
+}
+
+fn in_words(counts: &BTreeMap<String, u64>) -> String {
+    let some = counts.iter().filter(|(_, count)| **count > 0);
+    some.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+}

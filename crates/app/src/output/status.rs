@@ -1,0 +1,174 @@
+//! The health of a deployment on one screen.
+
+use super::cells::{line, or_dash, since};
+use super::describe::{aligned, listed};
+use super::{Column, TerminalStyle, Tone, View};
+use crate::item::Item;
+use everwatch_api::{Finding, Operation, Pool, SafeMode, Stats};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::doctor::Severity;
+use everwatch_core::record::health::Health;
+use serde::Serialize;
+
+/// What is known of a deployment at one moment.
+#[derive(Debug, Serialize)]
+pub(crate) struct Condition {
+    /// The version of the manager.
+    pub(crate) version: String,
+    pub(crate) stats: Stats,
+    pub(crate) pools: Vec<Item<Pool>>,
+    /// What is in progress.
+    pub(crate) operations: Vec<Item<Operation>>,
+    /// What the doctor finds, the worst first.
+    pub(crate) findings: Vec<Item<Finding>>,
+    pub(crate) safe_mode: SafeMode,
+}
+
+/// How many findings are shown.
+const FINDINGS: usize = 5;
+
+/// The statuses of observers that are not meant to run.
+const AT_REST: [&str; 4] = ["Paused", "Scheduled", "Completed", "Failed"];
+
+/// Everything as text.
+pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
+    let stats = &it.stats;
+    let mut facts = vec![
+        ("Observers", observers(stats)),
+        ("Services", in_words(stats.services.iter().map(|(state, count)| (*count, state.as_str())))),
+        ("Slots", format!("{} of {} used", stats.held, stats.capacity)),
+        ("Failure tolerance", tolerance(&it.pools)),
+        ("Broker", if stats.broker { "connected" } else { "not connected" }.to_owned()),
+        ("Safe mode", safe_mode(&it.safe_mode)),
+        ("Version", it.version.clone()),
+    ];
+    facts.retain(|(_, told)| !told.is_empty());
+    let mut blocks = vec![headline(it, on.0), aligned(&facts)];
+    if it.pools.len() > 1 {
+        blocks.push(listed("Pools", &POOLS, &it.pools, on));
+    }
+    if !it.operations.is_empty() {
+        blocks.push(listed("In progress", &OPERATIONS, &it.operations, on));
+    }
+    if !it.findings.is_empty() {
+        blocks.push(findings(&it.findings, on.0));
+    }
+    blocks.join("\n\n")
+}
+
+/// Whether all is well, in one sentence.
+fn headline(it: &Condition, paper: TerminalStyle) -> String {
+    let count = |health: Health| it.stats.health.get(health.as_str()).copied().unwrap_or(0);
+    let (running, failed) = (count(Health::Running), it.stats.observers.get("Failed").copied().unwrap_or(0));
+    let wanted: u64 = it.stats.health.values().sum();
+    let severity = it.findings.iter().map(|it| it.severity).max();
+    let (text, tone) = match (wanted, severity) {
+        _ if !it.stats.broker => {
+            ("The broker is not connected: observers keep running, none starts.", Tone::Bad)
+        }
+        (_, Some(Severity::Critical)) => ("Something is critical: see the problems.", Tone::Bad),
+        (0, _) if failed == 0 => ("No observer is meant to run.", Tone::Plain),
+        _ if running < wanted || failed > 0 => ("Some observers do not run.", Tone::Wait),
+        (_, Some(Severity::Warning)) => ("All observers run, but there are warnings.", Tone::Wait),
+        _ => ("All observers run.", Tone::Good),
+    };
+    tone.paint(text, paper)
+}
+
+fn observers(stats: &Stats) -> String {
+    let health = stats.health.iter().map(|(health, count)| (*count, health.clone()));
+    let rest =
+        AT_REST.iter().filter_map(|status| Some((*stats.observers.get(*status)?, status.to_lowercase())));
+    let mut all: Vec<_> = health.chain(rest).collect();
+    // In the order of their meaning, the healthy ones first, as everywhere else.
+    let place = |word: &str| Health::ALL.iter().position(|it| it.as_str() == word).unwrap_or(usize::MAX);
+    all.sort_by_key(|(_, word)| place(word));
+    in_words(all.iter().map(|(count, word)| (*count, word.as_str())))
+}
+
+/// `3 active, 1 draining`: those that there are.
+fn in_words<'a>(counts: impl Iterator<Item = (u64, &'a str)>) -> String {
+    let some = counts.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    let text = some.collect::<Vec<_>>().join(", ");
+    if text.is_empty() { "none".to_owned() } else { text }
+}
+
+/// That of the pool with the smallest one.
+fn tolerance(pools: &[Item<Pool>]) -> String {
+    let with_services = pools.iter().filter(|it| it.services > 0 || it.needed > 0);
+    let known = with_services.filter_map(|it| Some((it.failure_tolerance?, it)));
+    let Some((least, pool)) = known.min_by_key(|(tolerance, _)| *tolerance) else { return String::new() };
+    let of = if pools.len() > 1 { format!(" of pool {}", pool.name) } else { String::new() };
+    let services = if pool.services == 1 { "service" } else { "services" };
+    match least {
+        0 => format!("none: if the largest service{of} is lost, observers wait"),
+        _ => {
+            format!("{least} of {} {services}{of} can be lost without an observer that waits", pool.services)
+        }
+    }
+}
+
+fn safe_mode(it: &SafeMode) -> String {
+    match (it.on, it.reason.as_str()) {
+        (false, _) => String::new(),
+        (true, "") => "on".to_owned(),
+        (true, reason) => format!("on: {}", line(reason)),
+    }
+}
+
+fn findings(all: &[Item<Finding>], paper: TerminalStyle) -> String {
+    let mut lines = vec!["Problems:".to_owned()];
+    for Finding { severity, subject, what, cure, .. } in all.iter().take(FINDINGS).map(|it| &**it) {
+        let (word, tone) = match severity {
+            Severity::Critical => ("critical", Tone::Bad),
+            Severity::Warning => ("warning", Tone::Wait),
+            Severity::Info => ("info", Tone::Plain),
+        };
+        lines.push(format!(
+            "  {}  {}: {}",
+            tone.paint(&format!("{word:<8}"), paper),
+            line(subject),
+            line(what)
+        ));
+        lines.push(format!("            cure: {}", line(cure)));
+    }
+    if all.len() > FINDINGS {
+        lines.push(format!("  … {} in all: everwatch doctor", all.len()));
+    }
+    lines.join("\n")
+}
+
+const POOLS: View<Pool> = View {
+    noun: "pools",
+    name: |it| it.name.clone(),
+    key: |it| it.name.clone(),
+    columns: &[
+        Column::<Pool>::new("POOL", |it, _| it.name.clone()).least(16),
+        Column::<Pool>::new("SERVICES", |it, _| it.services.to_string()).right(),
+        Column::<Pool>::new("HELD", |it, _| it.held.to_string()).right(),
+        Column::<Pool>::new("SLOTS", |it, _| it.capacity.to_string()).right(),
+        Column::<Pool>::new("WAITING", |it, _| it.waiting.to_string()).right(),
+        Column::<Pool>::new("TOLERANCE", |it, _| or_dash(it.failure_tolerance)).right(),
+        Column::<Pool>::new("ADMISSION", |it, _| if it.paused { "paused" } else { "open" }.to_owned())
+            .varied(),
+    ],
+};
+
+const OPERATIONS: View<Operation> = View {
+    noun: "operations",
+    name: |it| it.name.clone(),
+    key: |it| it.path.clone(),
+    columns: &[
+        Column::<Operation>::new("TYPE", |it, _| it.kind.to_string()),
+        Column::<Operation>::new("NAME", |it, _| it.name.clone()).least(12),
+        Column::<Operation>::new("STATE", |it, _| it.state.clone()).toned(),
+        Column::<Operation>::new("DONE", |it, _| match (it.done, it.of) {
+            (Some(done), Some(of)) => format!("{done} of {of}"),
+            (None, Some(of)) => format!("{of} to move"),
+            (done, None) => or_dash(done),
+        })
+        .right(),
+        Column::<Operation>::new("AGE", |it, now| or_dash(it.since.map(|then| since(then, now)))).right(),
+        Column::<Operation>::new("REASON", |it, _| it.reason.clone()).least(20),
+    ],
+};

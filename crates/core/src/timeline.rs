@@ -1,0 +1,364 @@
+//! The timeline: how many observers each service held, how many ran nowhere or twice, and the incidents that moved them. It is
+//! computed from events, in their order, and holds a bounded time at a resolution of one second.
+
+mod fact;
+mod incident;
+mod picture;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+pub use fact::{Fact, Mark, Moved, Run};
+pub use incident::{Cause, INCIDENTS_MAX, Incident};
+pub use picture::{
+    CELLS_MAX, COLUMNS_MAX, LANES_MAX, Lane, MARKS_SHOWN_MAX, Others, Picture, Segment, Window,
+};
+
+use crate::clock::Timestamp;
+use crate::epoch::Epoch;
+use crate::id::{ObserverId, ServiceId};
+use crate::record::events::EventKind;
+use incident::{Incidents, QUIET};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+use steps::Steps;
+
+/// The time that a timeline holds.
+pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most marks that it holds; the oldest are forgotten first.
+pub const MARKS_MAX: usize = 10_000;
+/// The most services, living and ended, that it holds; those that ended first are forgotten first.
+pub const SERVICES_MAX: usize = 10_000;
+
+/// Where an observer is that runs, or that stands still after its service has handed it over.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    service: ServiceId,
+    epoch: Epoch,
+    /// When it started there; `None`: before the first fact about it.
+    since: Option<Timestamp>,
+    /// When the service handed it over.
+    left_at: Option<Timestamp>,
+}
+
+impl Place {
+    /// Whether only the row of the observer tells it.
+    fn is_from_row(&self) -> bool {
+        self.since.is_none() && self.left_at.is_none()
+    }
+}
+
+/// One incarnation of a service.
+#[derive(Debug, Clone, Default)]
+struct Incarnation {
+    name: Option<String>,
+    registered_at: Option<Timestamp>,
+    ended: Option<(Timestamp, Cause)>,
+    held: Steps,
+    /// Observers that it ran and that ran nowhere until they started elsewhere.
+    gaps: Steps,
+    /// Observers that it ran and that ran on their next service, too.
+    overlaps: Steps,
+    /// Those that it handed over and that run nowhere yet: one step for each, when it was handed over.
+    left: Steps,
+    /// The number of observers that it runs.
+    running: i64,
+}
+
+/// What has happened, second by second.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    services: BTreeMap<ServiceId, Incarnation>,
+    /// Of observers that run, or that run nowhere and should.
+    places: HashMap<ObserverId, Place>,
+    marks: VecDeque<Mark>,
+    incidents: Incidents,
+    /// The time from which it is complete.
+    since: Option<Timestamp>,
+}
+
+impl Timeline {
+    /// An empty timeline whose facts begin at this time.
+    #[must_use]
+    pub fn new(since: Timestamp) -> Self {
+        Self { since: Some(since), ..Self::default() }
+    }
+
+    /// The time from which it is complete.
+    #[must_use]
+    pub fn complete_since(&self) -> Option<Timestamp> {
+        self.since
+    }
+
+    /// Facts before this time are incomplete.
+    pub fn incomplete_before(&mut self, at: Timestamp) {
+        self.since = self.since.max(Some(at));
+    }
+
+    /// Adds a fact.
+    pub fn add(&mut self, at: Timestamp, fact: Fact) {
+        match fact {
+            Fact::Started { run, moved } => self.started(at, run, moved),
+            Fact::Ended { run, moves } => self.ended(at, run, moves),
+            Fact::AtRest { observer } => self.at_rest(at, observer),
+            Fact::Registered { service, name } => {
+                let it = self.service(service);
+                (it.name, it.registered_at) = (Some(name.clone()), Some(at));
+                self.mark(Mark::of_service(at, EventKind::ServiceRegistered, (service, name)));
+            }
+            Fact::Gone { service, name, lost } => {
+                let (kind, cause) = if lost {
+                    (EventKind::ServiceLost, Cause::Lost)
+                } else {
+                    (EventKind::ServiceGone, Cause::Stopped)
+                };
+                let it = self.service(service);
+                (it.name, it.ended) = (Some(name.clone()), Some((at, cause)));
+                self.incidents.explain(service, at, cause);
+                self.mark(Mark::of_service(at, kind, (service, name)));
+            }
+            Fact::Mark(mark) => self.mark(Mark { at, ..mark }),
+        }
+    }
+
+    /// The name of a service, where no fact has told it yet.
+    pub fn name(&mut self, service: ServiceId, name: &str) {
+        if !name.is_empty() {
+            self.service(service).name.get_or_insert_with(|| name.to_owned());
+        }
+    }
+
+    /// A service that lives, or has ended, where no fact has told it yet.
+    pub fn service_known(
+        &mut self,
+        service: ServiceId,
+        registered_at: Timestamp,
+        ended: Option<(Timestamp, Cause)>,
+    ) {
+        let is_in = self.since.is_none_or(|since| registered_at >= since);
+        let it = self.service(service);
+        it.registered_at = it.registered_at.or(is_in.then_some(registered_at));
+        it.ended = it.ended.or(ended);
+    }
+
+    /// An observer that this service runs, according to its reports: where no fact has told it, the run began before the first
+    /// fact about it.
+    pub fn runs(&mut self, observer: ObserverId, service: ServiceId) {
+        if self.places.contains_key(&observer) {
+            return;
+        }
+        let place = Place { service, epoch: Epoch::default(), since: None, left_at: None };
+        self.places.insert(observer, place);
+        let it = self.service(service);
+        it.held.add_before(1);
+        it.running += 1;
+    }
+
+    fn service(&mut self, id: ServiceId) -> &mut Incarnation {
+        self.services.entry(id).or_default()
+    }
+
+    fn started(&mut self, at: Timestamp, run: Run, moved: Option<Moved>) {
+        let known = self.places.get(&run.observer).copied();
+        if let Some(place) = known
+            && run.epoch <= place.epoch
+        {
+            // The events of two managers may be stored in another order: this run was over before the one that is known.
+            if run.epoch < place.epoch && place.since.is_some_and(|since| at <= since) {
+                self.service(run.service).held.span(at, place.since.unwrap_or(at));
+            }
+            return;
+        }
+        match (known, moved) {
+            // Its row has told where it runs before this event was read.
+            (Some(place), _) if place.is_from_row() && place.service == run.service => {
+                self.leave(run.observer, None);
+                self.service(run.service).held.add_before(-1);
+                if let Some(moved) = moved {
+                    self.service(moved.from).held.add_before(1);
+                    self.moved(at, run, moved, None);
+                }
+            }
+            (Some(place), Some(moved)) if place.service == moved.from => {
+                self.moved(at, run, moved, Some(place));
+            }
+            (Some(place), None) => self.continued(at, run, place),
+            (known, Some(moved)) => {
+                // The events about the run before are missing.
+                if known.is_some() {
+                    self.leave(run.observer, Some(at));
+                }
+                self.service(moved.from).held.add_before(1);
+                self.moved(at, run, moved, None);
+            }
+            (None, None) => {}
+        }
+        let it = self.service(run.service);
+        it.held.add(at, 1);
+        it.running += 1;
+        let place = Place { service: run.service, epoch: run.epoch, since: Some(at), left_at: None };
+        self.places.insert(run.observer, place);
+    }
+
+    /// Removes an observer from its place; its run ends, unless its end is known, `at` this time or was never one.
+    fn leave(&mut self, observer: ObserverId, at: Option<Timestamp>) {
+        let Some(place) = self.places.remove(&observer) else { return };
+        let it = self.service(place.service);
+        if let Some(left_at) = place.left_at {
+            it.left.add(left_at, -1);
+            return;
+        }
+        it.running -= 1;
+        if let Some(at) = at {
+            it.held.end(place.since, at);
+        }
+    }
+
+    /// A run after one whose end nobody reported, and which the start does not name: its message was published again.
+    fn continued(&mut self, at: Timestamp, run: Run, place: Place) {
+        let ended = self.service(place.service).ended.map(|(ended_at, _)| ended_at);
+        let end = place.left_at.or(ended).unwrap_or(at).min(at);
+        let gap = at.since(place.since.map_or(end, |since| end.max(since)));
+        let moved = Moved { from: place.service, gap, overlap: Duration::ZERO };
+        if place.service == run.service || place.left_at.is_none() && ended.is_none() {
+            self.leave(run.observer, Some(end));
+            self.stood_still(at, moved);
+        } else {
+            self.moved(at, run, moved, Some(place));
+        }
+    }
+
+    fn stood_still(&mut self, at: Timestamp, moved: Moved) {
+        if !moved.gap.is_zero() {
+            self.service(moved.from).gaps.span(at.minus(moved.gap), at);
+        }
+    }
+
+    /// An observer started on its next service; `place` is where it ran before, if that is known.
+    fn moved(&mut self, at: Timestamp, run: Run, moved: Moved, place: Option<Place>) {
+        // A gap begins with the last sign of life of the service, which may be older than a run on it.
+        let begun = place.and_then(|place| place.since).map_or(Duration::MAX, |since| at.since(since));
+        let moved = Moved { gap: moved.gap.min(begun), ..moved };
+        let end = at.minus(moved.gap).plus(moved.overlap);
+        match place {
+            Some(_) => self.leave(run.observer, Some(end)),
+            None => self.service(moved.from).held.end(None, end),
+        }
+        self.stood_still(at, moved);
+        let to = self.name_of(run.service);
+        let from_name = self.name_of(moved.from);
+        let from = self.service(moved.from);
+        if !moved.overlap.is_zero() {
+            from.overlaps.span(at, at.plus(moved.overlap));
+        }
+        let cause = from.ended.map(|(_, cause)| cause);
+        self.incidents.add(at, (from_name, &to), moved, cause);
+    }
+
+    /// The name of a service, or its id where no fact has told it.
+    fn name_of(&self, id: ServiceId) -> String {
+        let name = self.services.get(&id).and_then(|it| it.name.clone());
+        name.unwrap_or_else(|| id.to_string())
+    }
+
+    fn ended(&mut self, at: Timestamp, run: Run, moves: bool) {
+        let place = match self.places.get_mut(&run.observer) {
+            // The next run is known: its start has told when this one ended.
+            Some(place) if run.epoch < place.epoch => return,
+            Some(place) if place.service == run.service => place,
+            Some(_) => {
+                self.leave(run.observer, Some(at));
+                return self.ended(at, run, moves);
+            }
+            None => {
+                let it = self.service(run.service);
+                // Such a run never started, if it did not start before the first fact about its service.
+                let since = it.registered_at.is_some().then_some(at);
+                match since {
+                    Some(_) if !moves => return,
+                    Some(at) => it.held.add(at, 1),
+                    None => it.held.add_before(1),
+                }
+                it.running += 1;
+                let place = Place { service: run.service, epoch: run.epoch, since, left_at: None };
+                self.places.entry(run.observer).or_insert(place)
+            }
+        };
+        match (place.left_at, moves) {
+            (Some(_), true) => return,
+            (Some(_), false) => return self.at_rest(at, run.observer),
+            (None, false) => return self.leave(run.observer, Some(at)),
+            (None, true) => {}
+        }
+        (place.left_at, place.epoch) = (Some(at), run.epoch.max(place.epoch));
+        let since = place.since;
+        let it = self.service(run.service);
+        it.running -= 1;
+        it.held.end(since, at);
+        it.left.add(at, 1);
+    }
+
+    /// An observer that ran nowhere is not to run any more.
+    fn at_rest(&mut self, at: Timestamp, observer: ObserverId) {
+        let Some(place) = self.places.get(&observer).copied() else { return };
+        let ended = self.service(place.service).ended.map(|(ended_at, _)| ended_at);
+        let stopped = place.left_at.or(ended).unwrap_or(at).min(at);
+        self.leave(observer, Some(stopped));
+        self.stood_still(at, Moved { from: place.service, gap: at.since(stopped), overlap: Duration::ZERO });
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        self.marks.push_back(mark);
+        if self.marks.len() > MARKS_MAX {
+            self.marks.pop_front();
+        }
+    }
+
+    /// For the timeline of one observer: takes over how its services ended, and what happened to them while it was there, from
+    /// the timeline of all.
+    pub fn add_services_of(&mut self, all: &Self) {
+        for (id, it) in &mut self.services {
+            if let Some(known) = all.services.get(id) {
+                it.name = it.name.take().or_else(|| known.name.clone());
+                it.ended = it.ended.or(known.ended);
+            }
+        }
+        let concerns = |mark: &&Mark| {
+            let it = mark.service_id.and_then(|id| self.services.get(&id));
+            mark.is_of_life() && it.is_some_and(|it| it.held.most_before(mark.at, QUIET) > 0)
+        };
+        let marks =
+            all.marks.iter().filter(concerns).map(|mark| Mark { text: String::new(), ..mark.clone() });
+        let mut marks: Vec<Mark> = self.marks.iter().cloned().chain(marks).collect();
+        marks.sort_by_key(|mark| mark.at);
+        self.marks = marks.into();
+    }
+
+    /// Forgets what is older than [`KEPT`].
+    pub fn forget(&mut self, now: Timestamp) {
+        let before = now.minus(KEPT);
+        if self.since.is_some_and(|since| since >= before) {
+            return;
+        }
+        self.since = Some(before);
+        self.marks.retain(|mark| mark.at >= before);
+        self.incidents.forget(before);
+        for it in self.services.values_mut() {
+            for steps in [&mut it.held, &mut it.gaps, &mut it.overlaps] {
+                steps.forget(before);
+            }
+            it.registered_at = it.registered_at.filter(|at| *at >= before);
+        }
+        let known = self.services.len();
+        self.services.retain(|_, it| it.ended.is_none_or(|(at, _)| at >= before));
+        while self.services.len() > SERVICES_MAX {
+            let ended = self.services.iter().filter_map(|(id, it)| Some((it.ended?.0, *id)));
+            let Some((_, first)) = ended.min() else { break };
+            self.services.remove(&first);
+        }
+        if self.services.len() < known {
+            let services = &self.services;
+            self.places.retain(|_, place| services.contains_key(&place.service));
+        }
+    }
+}

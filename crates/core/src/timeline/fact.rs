@@ -1,0 +1,84 @@
+//! What an event says about the timeline.
+
+use crate::clock::Timestamp;
+use crate::epoch::Epoch;
+use crate::id::{ObserverId, ServiceId};
+use crate::record::events::EventKind;
+use std::time::Duration;
+
+/// A run, as an event names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    pub observer: ObserverId,
+    pub service: ServiceId,
+    pub epoch: Epoch,
+}
+
+/// What an event says about the timeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    /// A service started an observer.
+    Started {
+        run: Run,
+        moved: Option<Moved>,
+    },
+    /// A service reported the end of a run.
+    Ended {
+        run: Run,
+        /// Whether the observer continues elsewhere.
+        moves: bool,
+    },
+    /// An observer that runs nowhere is not to run now: a manager has settled it, or it waits for its time.
+    AtRest {
+        observer: ObserverId,
+    },
+    Registered {
+        service: ServiceId,
+        name: String,
+    },
+    /// A service has ended: it was lost, or it stopped.
+    Gone {
+        service: ServiceId,
+        name: String,
+        lost: bool,
+    },
+    /// Anything else that explains what is seen.
+    Mark(Mark),
+}
+
+/// Where an observer that was started ran before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    pub from: ServiceId,
+    pub gap: Duration,
+    pub overlap: Duration,
+}
+
+/// Something that happened at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    pub at: Timestamp,
+    pub kind: EventKind,
+    /// The name of the service that it concerns.
+    pub service: Option<String>,
+    pub service_id: Option<ServiceId>,
+    pub text: String,
+}
+
+impl Mark {
+    pub(super) fn of_service(at: Timestamp, kind: EventKind, (id, name): (ServiceId, String)) -> Self {
+        Self { at, kind, service: Some(name), service_id: Some(id), text: String::new() }
+    }
+
+    /// Whether it says that a service may end, or has ended.
+    pub(super) fn is_of_life(&self) -> bool {
+        matches!(
+            self.kind,
+            EventKind::ServiceSuspect
+                | EventKind::ServiceLost
+                | EventKind::ServiceGone
+                | EventKind::ServiceCordoned
+                | EventKind::ServiceDraining
+        )
+    }
+}

@@ -1,0 +1,164 @@
+//! Incidents: moves that belong together, because the same service gave up its observers at about the same time.
+
+use super::Moved;
+use crate::clock::Timestamp;
+use crate::id::ServiceId;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// An observer that stood still later than this after the last start of an incident belongs to another one.
+pub(super) const QUIET: Duration = Duration::from_secs(30);
+/// The most incidents that are held; the oldest are forgotten first.
+pub const INCIDENTS_MAX: usize = 1000;
+/// Gaps below this time are counted by the millisecond, in ms.
+const EXACT_MS: u64 = 256;
+
+/// Why observers moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Their service was lost: it was killed, or silent for too long.
+    Lost,
+    /// Their service stopped and handed them over.
+    Stopped,
+    /// Their service lives: a drain, a rebalance, a move, or a broken connection.
+    HandedOver,
+}
+
+/// How many gaps were how long, to 1 part in 128 of a gap.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Gaps {
+    /// The number and the longest of similar gaps, in ms.
+    similar: BTreeMap<u64, (u64, u64)>,
+    all: u64,
+}
+
+impl Gaps {
+    fn add(&mut self, gap: Duration) {
+        let ms = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);
+        // The highest eight bits.
+        let shift = (u64::BITS - (ms / EXACT_MS).leading_zeros()).min(u64::BITS - 8);
+        let (count, longest) = self.similar.entry(ms >> shift << shift).or_default();
+        (*count, *longest) = (*count + 1, ms.max(*longest));
+        self.all += 1;
+    }
+
+    /// What `percent` of them did not exceed.
+    fn part(&self, percent: u64) -> Duration {
+        let (place, mut passed) = ((self.all * percent).div_ceil(100).max(1), 0);
+        let found = self.similar.values().find(|(count, _)| {
+            passed += count;
+            passed >= place
+        });
+        Duration::from_millis(found.map_or(0, |(_, longest)| *longest))
+    }
+}
+
+/// Moves that belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Incident {
+    pub from: ServiceId,
+    /// The name of that service.
+    pub from_name: String,
+    pub cause: Cause,
+    /// When the first of its observers stood still, or started if none did.
+    pub since: Timestamp,
+    /// When the last one started; without a move, `since`.
+    pub until: Timestamp,
+    pub moved: u64,
+    /// The observers that still run nowhere: the incident is open while there is one.
+    pub waiting: u64,
+    /// The names of the services where they went, and how many.
+    pub to: BTreeMap<String, u64>,
+    gaps: Gaps,
+    /// The longest gap, including those that last.
+    pub gap_max: Duration,
+    pub overlap_max: Duration,
+}
+
+impl Incident {
+    /// An incident whose observers have not started yet.
+    pub(super) fn opened((from, from_name): (ServiceId, String), cause: Cause, since: Timestamp) -> Self {
+        Self {
+            from,
+            from_name,
+            cause,
+            since,
+            until: since,
+            moved: 0,
+            waiting: 0,
+            to: BTreeMap::new(),
+            gaps: Gaps::default(),
+            gap_max: Duration::ZERO,
+            overlap_max: Duration::ZERO,
+        }
+    }
+
+    /// Half of the moves had at most this gap.
+    #[must_use]
+    pub fn gap_median(&self) -> Duration {
+        self.gaps.part(50)
+    }
+
+    /// 99 % of the moves had at most this gap.
+    #[must_use]
+    pub fn gap_p99(&self) -> Duration {
+        self.gaps.part(99)
+    }
+
+    fn add(&mut self, at: Timestamp, to: &str, Moved { gap, overlap, .. }: Moved) {
+        self.moved += 1;
+        match self.to.get_mut(to) {
+            Some(moved) => *moved += 1,
+            None => _ = self.to.insert(to.to_owned(), 1),
+        }
+        (self.since, self.until) = (self.since.min(at.minus(gap)), self.until.max(at));
+        (self.gap_max, self.overlap_max) = (self.gap_max.max(gap), self.overlap_max.max(overlap));
+        self.gaps.add(gap);
+    }
+
+    /// Whether an observer of its service that stood still from this time on belongs to it.
+    pub(super) fn has(&self, from: ServiceId, since: Timestamp) -> bool {
+        self.from == from && self.until.plus(QUIET) >= since
+    }
+}
+
+/// The incidents, in the order of their first moves.
+#[derive(Debug, Default)]
+pub(super) struct Incidents(VecDeque<Incident>);
+
+impl Incidents {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Incident> {
+        self.0.iter()
+    }
+
+    pub(super) fn add(
+        &mut self,
+        at: Timestamp,
+        (from_name, to): (String, &str),
+        moved: Moved,
+        cause: Option<Cause>,
+    ) {
+        let since = at.minus(moved.gap);
+        if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(moved.from, since)) {
+            return it.add(at, to, moved);
+        }
+        let mut it = Incident::opened((moved.from, from_name), cause.unwrap_or(Cause::HandedOver), since);
+        it.add(at, to, moved);
+        if self.0.len() >= INCIDENTS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(it);
+    }
+
+    /// The end of a service explains the moves from it that have just happened: observers start elsewhere before a manager
+    /// concludes that their service is lost.
+    pub(super) fn explain(&mut self, service: ServiceId, at: Timestamp, cause: Cause) {
+        if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(service, at)) {
+            it.cause = cause;
+        }
+    }
+
+    pub(super) fn forget(&mut self, before: Timestamp) {
+        self.0.retain(|it| it.until >= before);
+    }
+}

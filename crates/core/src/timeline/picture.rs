@@ -1,0 +1,288 @@
+//! A picture of a part of the timeline, as wide as a reader wants it, and of a bounded size.
+
+use super::fact::Mark;
+use super::incident::{Cause, Incident};
+use super::steps::{Steps, second};
+use super::{Incarnation, Timeline};
+use crate::clock::Timestamp;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The most columns of a picture.
+pub const COLUMNS_MAX: usize = 2000;
+/// The most lanes of a picture: the others are shown as one.
+pub const LANES_MAX: usize = 100;
+/// The most columns of all lanes together: many lanes have fewer columns each.
+pub const CELLS_MAX: usize = 60_000;
+/// The most marks of a picture, the newest ones.
+pub const MARKS_SHOWN_MAX: usize = 1000;
+
+/// The part of the timeline that is shown, in columns of equal length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    pub columns: usize,
+}
+
+impl Window {
+    /// The seconds at which columns begin, and the one at which the last column ends.
+    fn edges(&self, lanes: usize) -> Vec<i64> {
+        // The last second counts, even if it is not over: otherwise nobody would see what has just happened.
+        let since = second(self.since);
+        let until = second(self.until.plus(Duration::from_millis(999))).max(since + 1);
+        let seconds = until - since;
+        let columns = self.columns.min(CELLS_MAX / lanes.max(1)).clamp(1, COLUMNS_MAX);
+        let columns = i64::try_from(columns).unwrap_or(1).min(seconds);
+        (0..=columns).map(|column| since + seconds * column / columns).collect()
+    }
+
+    fn has(&self, since: Timestamp, until: Timestamp) -> bool {
+        until >= self.since && since <= self.until
+    }
+}
+
+/// A time in which nothing of a lane changes, as far as the columns show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    /// The fewest observers that the service held in a column.
+    pub held_min: u64,
+    /// The most.
+    pub held_max: u64,
+    /// The most of its observers that ran nowhere at once.
+    pub gap: u64,
+    /// The most of its observers that ran twice at once.
+    pub overlap: u64,
+}
+
+/// The services of one name, one after another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lane {
+    pub name: String,
+    /// Whether a service of this name lives now.
+    pub lives: bool,
+    /// Without those in which it held nothing and nothing of it stood still.
+    pub segments: Vec<Segment>,
+}
+
+/// The lanes beyond [`LANES_MAX`], together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Others {
+    /// The number of their names.
+    pub lanes: usize,
+    pub segments: Vec<Segment>,
+}
+
+/// What a window shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// The number of columns.
+    pub columns: usize,
+    pub lanes: Vec<Lane>,
+    pub others: Option<Others>,
+    pub marks: Vec<Mark>,
+    /// Older marks in the window.
+    pub marks_left_out: usize,
+    pub incidents: Vec<Incident>,
+    /// The time from which it is complete; earlier events are forgotten.
+    pub complete_since: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Column {
+    held_min: i64,
+    held_max: i64,
+    gap: i64,
+    overlap: i64,
+}
+
+impl Column {
+    fn add(&mut self, other: Self) {
+        self.held_min += other.held_min;
+        self.held_max += other.held_max;
+        self.gap += other.gap;
+        self.overlap += other.overlap;
+    }
+
+    fn segment(self, since: i64, until: i64) -> Segment {
+        let number = |number: i64| u64::try_from(number).unwrap_or(0);
+        Segment {
+            since: Timestamp(since * 1000),
+            until: Timestamp(until * 1000),
+            held_min: number(self.held_min),
+            held_max: number(self.held_max),
+            gap: number(self.gap),
+            overlap: number(self.overlap),
+        }
+    }
+}
+
+impl Incarnation {
+    /// Those of its observers that run nowhere, by the time since which they do.
+    fn waiting(&self) -> Steps {
+        let mut waiting = self.left.clone();
+        if let Some((ended_at, _)) = self.ended
+            && self.running > 0
+        {
+            waiting.add(ended_at, self.running);
+        }
+        waiting
+    }
+
+    /// Whether nothing of it can be seen in these columns.
+    fn is_outside(&self, edges: &[i64]) -> bool {
+        let (first, last) = (edges.first().copied(), edges.last().copied());
+        let is_after = self.registered_at.is_some_and(|at| last.is_some_and(|last| second(at) >= last));
+        let is_before = self.ended.is_some_and(|(at, _)| first.is_some_and(|first| second(at) < first));
+        is_after
+            || is_before
+                && self.running <= 0
+                && [&self.left, &self.gaps, &self.overlaps].map(Steps::is_empty) == [true; 3]
+    }
+
+    /// From its registration to its end.
+    fn life(&self) -> (i64, i64) {
+        let to = self.ended.map_or(i64::MAX, |(at, _)| second(at));
+        (self.registered_at.map_or(i64::MIN, second), to)
+    }
+}
+
+fn segments(columns: &[Column], edges: &[i64]) -> Vec<Segment> {
+    let mut segments: Vec<(Column, Segment)> = Vec::new();
+    for (column, pair) in columns.iter().zip(edges.windows(2)).filter(|(it, _)| **it != Column::default()) {
+        let segment = column.segment(pair[0], pair[1]);
+        match segments.last_mut() {
+            Some((same, last)) if same == column && last.until == segment.since => last.until = segment.until,
+            _ => segments.push((*column, segment)),
+        }
+    }
+    segments.into_iter().map(|(_, segment)| segment).collect()
+}
+
+/// The incarnations of one name.
+struct Named<'a> {
+    name: &'a str,
+    incarnations: Vec<&'a Incarnation>,
+}
+
+impl Named<'_> {
+    fn lives(&self) -> bool {
+        self.incarnations.iter().any(|it| it.ended.is_none())
+    }
+
+    fn columns(&self, edges: &[i64]) -> Vec<Column> {
+        // One after another: a column can contain several of them.
+        let [mut held, mut gaps, mut overlaps] = [const { Steps::new() }; 3];
+        for it in self.incarnations.iter().filter(|it| !it.is_outside(edges)) {
+            held.add_part(&it.held, it.life());
+            gaps.add_all(&it.gaps);
+            gaps.add_all(&it.waiting());
+            overlaps.add_all(&it.overlaps);
+        }
+        let columns = held.columns(edges).zip(gaps.columns(edges)).zip(overlaps.columns(edges));
+        let column = |((held, gap), overlap): (((i64, i64), (i64, i64)), (i64, i64))| Column {
+            held_min: held.0,
+            held_max: held.1,
+            gap: gap.1,
+            overlap: overlap.1,
+        };
+        columns.map(column).collect()
+    }
+
+    /// What decides about a lane of its own: gaps and overlaps first, then what it held.
+    fn weight(&self, edges: &[i64]) -> (bool, i64, bool) {
+        let columns = self.columns(edges);
+        let is_moving = columns.iter().any(|it| it.gap > 0 || it.overlap > 0);
+        (is_moving, columns.iter().map(|it| it.held_max).max().unwrap_or(0), self.lives())
+    }
+}
+
+impl Timeline {
+    /// What a window shows; of services, only these, unless the set is empty.
+    #[must_use]
+    pub fn picture(&self, window: &Window, services: &BTreeSet<String>, now: Timestamp) -> Picture {
+        let is_shown = |name: &str| services.is_empty() || services.contains(name);
+        let mut names: BTreeMap<&str, Vec<&Incarnation>> = BTreeMap::new();
+        for it in self.services.values() {
+            if let Some(name) = it.name.as_deref().filter(|name| is_shown(name)) {
+                names.entry(name).or_default().push(it);
+            }
+        }
+        let mut all: Vec<Named<'_>> =
+            names.into_iter().map(|(name, incarnations)| Named { name, incarnations }).collect();
+        let ends = window.edges(CELLS_MAX);
+        all.retain(|it| it.lives() || it.columns(&ends).iter().any(|column| *column != Column::default()));
+        let edges = window.edges(all.len().min(LANES_MAX + 1));
+        let others = Self::fold(&mut all, &edges);
+        let lanes = all.iter().map(|it| Lane {
+            name: it.name.to_owned(),
+            lives: it.lives(),
+            segments: segments(&it.columns(&edges), &edges),
+        });
+        let lanes = lanes.collect();
+        let marks: Vec<&Mark> = self
+            .marks
+            .iter()
+            .filter(|mark| window.has(mark.at, mark.at) && mark.service.as_deref().is_none_or(is_shown))
+            .collect();
+        let marks_left_out = marks.len().saturating_sub(MARKS_SHOWN_MAX);
+        let mut incidents = self.incidents(now);
+        incidents.retain(|it| {
+            let until = if it.waiting > 0 { now } else { it.until };
+            window.has(it.since, until)
+                && (is_shown(&it.from_name) || it.to.keys().any(|name| is_shown(name)))
+        });
+        Picture {
+            columns: edges.len() - 1,
+            lanes,
+            others,
+            marks: marks.into_iter().skip(marks_left_out).cloned().collect(),
+            marks_left_out,
+            incidents,
+            complete_since: self.since,
+        }
+    }
+
+    /// Takes out the lanes beyond [`LANES_MAX`].
+    fn fold(all: &mut Vec<Named<'_>>, edges: &[i64]) -> Option<Others> {
+        if all.len() <= LANES_MAX {
+            return None;
+        }
+        all.sort_by_cached_key(|it| Reverse(it.weight(edges)));
+        let others = all.split_off(LANES_MAX);
+        all.sort_by_key(|it| it.name);
+        let mut columns = vec![Column::default(); edges.len().saturating_sub(1)];
+        for other in &others {
+            columns.iter_mut().zip(other.columns(edges)).for_each(|(column, more)| column.add(more));
+        }
+        Some(Others { lanes: others.len(), segments: segments(&columns, edges) })
+    }
+
+    /// The incidents, those included whose observers run nowhere yet.
+    fn incidents(&self, now: Timestamp) -> Vec<Incident> {
+        let mut all: Vec<Incident> = self.incidents.all().cloned().collect();
+        for (id, it) in &self.services {
+            let (waiting, Some(since)) = it.waiting().total() else { continue };
+            let Ok(waiting) = u64::try_from(waiting) else { continue };
+            if waiting == 0 {
+                continue;
+            }
+            let known = all.iter().rposition(|it| it.has(*id, since));
+            let place = known.unwrap_or_else(|| {
+                let name = it.name.clone().unwrap_or_else(|| id.to_string());
+                let cause = it.ended.map_or(Cause::HandedOver, |(_, cause)| cause);
+                all.push(Incident::opened((*id, name), cause, since));
+                all.len() - 1
+            });
+            let Some(incident) = all.get_mut(place) else { continue };
+            incident.waiting = waiting;
+            incident.since = incident.since.min(since);
+            incident.gap_max = incident.gap_max.max(now.since(since));
+        }
+        all.sort_by_key(|it| it.since);
+        all
+    }
+}

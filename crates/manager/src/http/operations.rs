@@ -1,0 +1,47 @@
+//! What takes time and is not over, of all kinds in one list.
+
+use super::batches;
+use super::caller;
+use super::problem::Problem;
+use super::query::Params;
+use super::rollouts;
+use super::service_lookup::ServiceViews;
+use crate::context::Manager;
+use crate::context::records::Records;
+use crate::fleet::rebalance;
+use axum::Json;
+use axum::extract::State;
+use everwatch_api::{Listed, Operation};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// List the operations that are not over, the oldest first: drains, rebalances, rollouts and batches.
+///
+/// The list contains only those that the role permits to read.
+#[utoipa::path(get, path = "/v1/operations", tag = "operations",
+    security(("token" = ["services:read"]), ("token" = ["pools:read"]), ("token" = ["rollouts:read"]), ("token" = ["batches:read"])),
+    responses((status = 200, body = Listed<Operation>)))]
+pub(crate) async fn list(
+    State(manager): State<Arc<Manager>>,
+    params: Params,
+) -> Result<Json<Listed<Operation>>, Problem> {
+    params.finish()?;
+    let records = &manager.records;
+    let mut items = drains(records).await?;
+    for (pool, moves) in rebalance::in_progress(records).await? {
+        if caller::may_see_pool(&pool) {
+            items.push(Operation::rebalance(pool.as_str(), moves));
+        }
+    }
+    items.extend(rollouts::open(records).await?.iter().map(Operation::rollout));
+    items.extend(batches::open(records).await?.iter().map(Operation::batch));
+    items.sort_by_key(|it| it.since);
+    Ok(Json(Listed { total: items.len() as u64, items, next_cursor: None }))
+}
+
+async fn drains(records: &Records) -> Result<Vec<Operation>, Problem> {
+    let services = records.services(Duration::ZERO).await?;
+    let views = ServiceViews::load(records).await?;
+    let visible = services.iter().filter(|row| caller::may_see_services(&row.registration.pool));
+    Ok(visible.filter_map(|row| Operation::drain(&views.service(row))).collect())
+}
