@@ -5,7 +5,9 @@
 mod chapter;
 mod commands;
 mod configuration;
+mod links;
 mod messages;
+mod reference;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,125 @@
+//! The references of the commands and of the HTTP API, generated from what the program says about itself.
+
+use super::{keep, root};
+use everwatch_tests::cluster::{everwatch, free_address};
+use everwatch_tests::http::Api;
+use everwatch_tests::wait::wait_for;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::{Child, Command, Stdio};
+
+const COMMANDS: &str = "# Commands
+
+<!-- Generated from the help texts: UPDATE_DOCS=1 tests/run -E 'binary(docs)' -->
+
+`everwatch --help` prints the list of commands, and `--help` after a command prints what follows here. The
+[tour](tour.md) shows the commands that you need every day.
+
+";
+
+const REQUESTS: &str = "# HTTP API
+
+<!-- Generated from the OpenAPI document: UPDATE_DOCS=1 tests/run -E 'binary(docs)' -->
+
+Every manager serves the OpenAPI document of this API at `/openapi.json`, with all parameters, bodies and errors, and
+`/docs` to browse it and to send requests. Errors are problems as in RFC 9457, with a stable `code`. Each response has an
+id in the header `X-Request-Id`. Requests need a token whose role permits the verb: see [Access](access.md).
+";
+
+/// In the order of the reference.
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+/// What `--help` prints. `Everywhere:` begins the flags that all commands have.
+fn help(path: &[String]) -> String {
+    let output = Command::new(everwatch()).args(path).arg("--help").env_clear().output().unwrap();
+    assert!(output.status.success(), "{path:?} --help");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The names below `Commands:`.
+fn subcommands(help: &str) -> Vec<String> {
+    let lines =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ").filter(|it| !it.starts_with(' ')));
+    let names = names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
+    names.filter(|name| name != "help").collect()
+}
+
+fn describe(path: &[String], page: &mut String) {
+    let help = help(path);
+    let own = help.split("\nEverywhere:\n").next().unwrap().trim_end();
+    let below = subcommands(&help);
+    let level = if path.len() == 1 { "##" } else { "###" };
+    if !path.is_empty() {
+        write!(page, "{level} everwatch {}\n\n```text\n{own}\n```\n\n", path.join(" ")).unwrap();
+    }
+    for name in below {
+        describe(&[path, &[name]].concat(), page);
+    }
+}
+
+#[test]
+fn the_reference_of_the_commands_is_as_their_help() {
+    let mut page = COMMANDS.to_owned();
+    describe(&[], &mut page);
+    let all = help(&[]);
+    let everywhere = all.split("\nEverywhere:\n").nth(1).unwrap();
+    let (flags, codes) = everywhere.split_once("\n\n").unwrap();
+    write!(page, "## Everywhere\n\n```text\n{}\n```\n\n```text\n{}\n```\n", flags.trim_end(), codes.trim())
+        .unwrap();
+    keep("docs/cli.md", &page);
+}
+
+/// Ends the process when a test ends.
+struct Dev(Child);
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// One row for each operation of a tag, in the order of the paths.
+fn rows(document: &Value) -> BTreeMap<&str, String> {
+    let mut rows = BTreeMap::<&str, String>::new();
+    let known = |it: &serde_json::Map<String, Value>| it.keys().all(|it| METHODS.contains(&&**it));
+    assert!(document["paths"].as_object().unwrap().values().all(|it| it.as_object().is_some_and(known)));
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for method in METHODS {
+            let Some(operation) = operations.get(method) else { continue };
+            let tag = operation["tags"][0].as_str().unwrap();
+            // One of these is sufficient.
+            let verbs =
+                operation["security"].as_array().unwrap().iter().filter_map(|it| it["token"][0].as_str());
+            let verbs = verbs.map(|it| format!("`{it}`")).collect::<Vec<_>>().join(" or ");
+            let verbs = if verbs.is_empty() { "–".to_owned() } else { verbs };
+            let summary = operation["summary"].as_str().unwrap().replace('|', "\\|");
+            let method = method.to_uppercase();
+            writeln!(rows.entry(tag).or_default(), "| `{method} {path}` | {summary} | {verbs} |").unwrap();
+        }
+    }
+    rows
+}
+
+#[tokio::test]
+async fn the_reference_of_the_api_is_as_the_openapi_document() {
+    let address = free_address();
+    let mut dev = Command::new(everwatch());
+    dev.args(["dev", "--services", "1", "--listen", &address]).stdout(Stdio::null()).stderr(Stdio::null());
+    let _dev = Dev(dev.current_dir(root()).spawn().unwrap());
+    let api = Api::new(format!("http://{address}"));
+    let document: Value = wait_for("the manager to serve", || api.try_read("/openapi.json")).await;
+    let mut page = REQUESTS.to_owned();
+    let mut rows = rows(&document);
+    for tag in document["tags"].as_array().unwrap() {
+        let name = tag["name"].as_str().unwrap();
+        let (title, about) = (name[..1].to_uppercase() + &name[1..], tag["description"].as_str().unwrap());
+        let rows = rows.remove(name).unwrap_or_default();
+        write!(page, "\n## {title}\n\n{about}\n\n| request | what it does | verb |\n|---|---|---|\n{rows}")
+            .unwrap();
+    }
+    assert!(rows.is_empty(), "operations without a described tag: {rows:?}");
+    keep("docs/api.md", &page);
+}
