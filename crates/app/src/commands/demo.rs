@@ -48,16 +48,21 @@ async fn demonstrate(server: &str, every: Duration) -> anyhow::Result<()> {
 /// Creates the observers; those that exist remain as they are.
 async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
     let observers: Vec<Value> = serde_saphyr::from_str(&OBSERVERS.replace("SERVER", server))?;
-    let wishes: Vec<Value> =
-        observers.into_iter().map(|observer| json!({ "op": "create", "observer": observer })).collect();
-    let made: Outcomes = client.send(Method::POST, "/v1/observers:batch", Some(&json!(wishes))).await?;
-    let problems = made.items.iter().filter_map(|it| it.problem.as_ref());
+    client.order(Method::PUT, "/v1/limits/licence", Some(&json!({ "max": 1 }))).await?;
+    // One after the other, so that the last one is the one that waits.
+    let mut made = Vec::new();
+    for observer in observers {
+        let wish = json!([{ "op": "create", "observer": observer }]);
+        let outcomes: Outcomes = client.send(Method::POST, "/v1/observers:batch", Some(&wish)).await?;
+        made.extend(outcomes.items);
+    }
+    let problems = made.iter().filter_map(|it| it.problem.as_ref());
     for problem in problems.clone().filter(|it| it.code != "name-exists") {
         note(&problem.detail);
     }
-    let count = made.items.len() - problems.count();
+    let count = made.len() - problems.count();
     Ok(format!(
-        "\nThe demo created {count} observers. One crashes again and again, one waits for a service, one is paused."
+        "\nThe demo created {count} observers. One crashes again and again, one waits for its turn, one is paused."
     ))
 }
 

@@ -98,6 +98,9 @@ fn tolerance(pools: &[Item<Pool>]) -> String {
     let with_services = pools.iter().filter(|it| it.services > 0 || it.needed > 0);
     let known = with_services.filter_map(|it| Some((it.failure_tolerance?, it)));
     let Some((least, pool)) = known.min_by_key(|(tolerance, _)| *tolerance) else { return String::new() };
+    if pool.services == 0 {
+        return format!("none: pool {} has no service", pool.name);
+    }
     let of = if pools.len() > 1 { format!(" of pool {}", pool.name) } else { String::new() };
     let services = if pool.services == 1 { "service" } else { "services" };
     match least {

@@ -63,6 +63,12 @@ pub(crate) const SERVICES: View<Service> = View {
     ],
 };
 
+/// The first paragraph of the description.
+fn about(it: &Kind) -> String {
+    let text = it.schema["description"].as_str().unwrap_or_default();
+    text.split("\n\n").next().unwrap_or_default().to_owned()
+}
+
 pub(crate) const KINDS: View<Kind> = View {
     noun: "kinds",
     name: |it| it.name.clone(),
@@ -71,10 +77,7 @@ pub(crate) const KINDS: View<Kind> = View {
         Column::<Kind>::new("NAME", |it, _| it.name.clone()).least(16),
         Column::<Kind>::new("SERVICES", |it, _| it.services.to_string()).right(),
         Column::<Kind>::new("POOLS", |it, _| it.pools.join(" ")).least(12),
-        Column::<Kind>::new("ABOUT", |it, _| {
-            it.schema["description"].as_str().unwrap_or_default().to_owned()
-        })
-        .least(20),
+        Column::<Kind>::new("ABOUT", |it, _| about(it)).least(20),
     ],
 };
 

@@ -2,7 +2,7 @@
 
 use super::{aligned, line};
 use everwatch_api::Kind;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// A kind, with each member of its spec.
 pub(crate) fn kind(it: &Kind) -> String {
@@ -76,7 +76,13 @@ fn example(schema: &Value) -> String {
         let member = resolved(schema, member);
         let given =
             member["examples"].as_array().and_then(|all| all.first()).or_else(|| member.get("default"));
-        given.cloned().unwrap_or_else(|| Value::String("…".to_owned()))
+        given.cloned().unwrap_or_else(|| match member["type"].as_str() {
+            Some("array") => json!(["…"]),
+            Some("object") => json!({}),
+            Some("integer" | "number") => json!(1),
+            Some("boolean") => json!(true),
+            _ => json!("…"),
+        })
     };
     let needed = members.filter(|(name, _)| is_required(schema, name));
     Value::Object(needed.map(|(name, member)| (name.clone(), value(member))).collect()).to_string()
