@@ -53,7 +53,7 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     page.until_text(".timeline li[data-now]", "runs now").await;
     page.screenshot("observer").await;
     page.view("#/").await;
-    page.until_text("main", "Longest gap").await;
+    page.until_text("main", "gap median").await;
     page.screenshot("overview").await;
     page.view("#/observers").await;
     page.until("rows", &format!("document.querySelectorAll('tbody tr').length === {OBSERVERS}")).await;
@@ -90,7 +90,8 @@ async fn a_crash_loop_has_its_own_mark_in_every_view() {
     let retry = json!({"kind": "fixed", "every": "200ms"});
     cluster.api.create(json!({"name": "loops", "kind": "exec", "spec": spec, "retry": retry})).await;
     let page = Browser::open(&cluster.api.url).await;
-    page.until_text("h1", "1 observer restarting after errors").await;
+    page.until_text("h1", "1 of 2 observers run").await;
+    page.until_text(".hero", "1 restarting after errors").await;
     page.until(
         "its tile",
         "document.querySelector('.legend a[data-status=restarting] strong').textContent === '1'",

@@ -10,7 +10,7 @@ async fn the_console_is_served_with_a_strict_policy_and_kept_by_its_tag() {
     cluster.manager().await;
     let client = reqwest::Client::new();
     for (path, media_type) in
-        [("/", "text/html"), ("/console/app.js", "text/javascript"), ("/console/style.css", "text/css")]
+        [("/", "text/html"), ("/console/app.js", "text/javascript"), ("/console/css/tokens.css", "text/css"), ("/console/fonts/inter.woff2", "font/woff2")]
     {
         let url = format!("{}{path}", cluster.api.url);
         let answer = client.get(&url).send().await.unwrap();
