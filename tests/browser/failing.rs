@@ -48,7 +48,7 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     .await;
     page.until("all to have landed", "document.getAnimations().length === 0").await;
     page.screenshot("topology").await;
-    page.view(&format!("#/observers/{}", moved.id)).await;
+    page.view(&format!("#/observers/{}?tab=runs", moved.id)).await;
     page.until("the run that was lost", "document.querySelector('.timeline li[data-lost]')").await;
     page.until_text(".timeline li[data-now]", "runs now").await;
     page.screenshot("observer").await;

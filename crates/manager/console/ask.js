@@ -15,13 +15,14 @@ export function toast(text, tone = "bad") {
 }
 
 /** Asks before something that cannot be undone; answers whether, or what was typed where `input` is given. */
-export function confirm({ title, lines, action, danger = true, input }) {
+export function confirm({ title, lines, action, danger = true, input, more }) {
   const dialog = document.getElementById("dialog");
   return new Promise((resolve) => {
     const field = input && h("input", { name: "value", autocomplete: "off", placeholder: input.placeholder ?? "" });
     const form = h("form", { method: "dialog" },
       h("h2", { id: "dialog-title" }, title),
       lines.map((line) => h("p", {}, line)),
+      more,
       field && h("label", { class: "field" }, h("span", {}, input.label), field),
       h("p", { class: "row end" },
         h("button", { value: "no", class: "button", type: "submit", formnovalidate: true }, "Cancel"),
@@ -31,6 +32,7 @@ export function confirm({ title, lines, action, danger = true, input }) {
     };
     dialog.replaceChildren(form);
     dialog.returnValue = "no";
+    dialog.className = more ? "wide" : "";
     dialog.onclose = () => resolve(dialog.returnValue === "yes" && (field ? { value: field.value.trim() } : true));
     dialog.showModal();
   });

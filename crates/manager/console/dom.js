@@ -23,7 +23,7 @@ function build(element, properties, children) {
   return element;
 }
 
-const HANDLERS = ["onclick", "onchange", "oninput", "onsubmit", "onkeydown", "ontoggle", "onpointerenter", "onpointermove", "onpointerleave", "onfocus", "onblur", "onscroll"];
+const HANDLERS = ["onclick", "onchange", "oninput", "onsubmit", "onkeydown", "ontoggle", "onpointerenter", "onpointermove", "onpointerleave", "onfocus", "onblur", "onscroll", "onwheel", "ontouchmove", "onpointerdown"];
 
 function become(old, fresh) {
   if (old.nodeType === Node.TEXT_NODE) {

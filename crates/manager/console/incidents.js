@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { exact } from "./clock.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
-import { gaps, incidentHref, incidentLine, incidentTitle, targets } from "./incident-text.js";
+import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { causeGlyph, lanesPanel, room } from "./lanes.js";
 import { bar, counted, duration, empty, number, observerLink, table, time } from "./show.js";
 
@@ -35,11 +35,11 @@ async function loadOne({ parts: [, from, since] }) {
   const day = await get("/v1/timeline", { since: "24h", columns: 1, service: from });
   const it = day.incidents.find((one) => one.from === from && Date.parse(one.since) === at);
   if (!it) return { from, it: null };
-  const until = new Date(Math.min(Date.parse(it.until) + 2 * AROUND_MS, Date.now())).toISOString();
+  const until = new Date(Math.min(untilOf(it) + 2 * AROUND_MS, Date.now())).toISOString();
   const [picture, services, starts] = await Promise.all([
     get("/v1/timeline", { since: new Date(at - AROUND_MS).toISOString(), until, columns: Math.round(room() / 2), service: [from, ...Object.keys(it.to)] }),
     get("/v1/services", { limit: 1000 }), get("/v1/events", { type: "started", details: true, limit: MOVED })]);
-  const within = (event) => event.gap_ms !== null && Date.parse(event.at) >= at - 1000 && Date.parse(event.at) <= Date.parse(it.until) + 1000 && event.service?.name in it.to;
+  const within = (event) => event.gap_ms !== null && Date.parse(event.at) >= at - 1000 && Date.parse(event.at) <= untilOf(it) + 1000 && event.service?.name in it.to;
   return { from, it, picture, services: services.items, moves: starts.items.filter(within) };
 }
 
@@ -48,7 +48,7 @@ export const capacities = (services) => new Map(services.filter((it) => !it.is_d
 const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
 
 const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Where they went"), h("ul", { class: "flow" },
-  Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, it.moved, `${number(count)} of ${number(it.moved)}`), h("span", { class: "n" }, number(count))))));
+  Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`), h("span", { class: "n" }, number(count))))));
 
 const movesPanel = (moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "Their starts are older than the newest events that this page reads.") : table("Observers that moved", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
@@ -66,7 +66,7 @@ function drawOne({ from, it, picture, services, moves }, _route, context) {
     h("p", { class: "why" }, CAUSES[it.cause] ?? ""),
     h("section", { class: "panel across", key: "line" }, h("header", {}, h("h2", {}, "As one line"), h("span", { class: "row end" }, copyButton(line), copyButton(location.href, "Copy link"))), h("p", { class: "incident-line" }, line)),
     h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, fact("Moved", number(it.moved)), fact("Median gap", duration(it.gap_ms_median)), fact("p99", duration(it.gap_ms_p99)),
-      fact("Longest gap", duration(it.gap_ms_max)), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact("From first to last", duration(Math.max(Date.parse(it.until) - Date.parse(it.since), 0))))),
+      fact("Longest gap", duration(it.gap_ms_max)), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact("From first to last", duration(Math.max(untilOf(it) - Date.parse(it.since), 0))))),
     lanesPanel(picture, capacities(services), { title: "Two minutes before, four after", context }),
     h("div", { class: "panels", key: "panels" }, movesPanel(moves), flow(it)),
     h("p", { class: "fine" }, `${counted(picture.marks.length, "event")} of services in this time. `, h("a", { href: `#/events?type=service_lost,service_suspect,service_gone,service_registered,service_draining,service_drained` }, "Events of services")),

@@ -2,7 +2,7 @@
 import { clock, exact, shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
 import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
-import { gaps, incidentHref, incidentLine, incidentTitle, targets } from "./incident-text.js";
+import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { SPANS, chosen, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
 import { counted, duration, number, table } from "./show.js";
 
@@ -77,7 +77,7 @@ function arcs(it, rows, { x }) {
   const x0 = x(Date.parse(it.since)), y0 = y(from) + ROW / 2;
   return Object.keys(it.to).filter((name) => rows.has(name) && name !== it.from).map((name) => {
     const to = rows.get(name), far = Math.abs(to - from);
-    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.max(x(Date.parse(it.until)), x0 + 16 + far * 4);
+    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.max(x(untilOf(it)), x0 + 16 + far * 4);
     return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${(x0 + 18).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: 2.6 }));
   });
 }
@@ -136,7 +136,9 @@ function axis(picture, at, bottom, width) {
 function chart(picture, capacities, width) {
   const left = width < NARROW ? 88 : 124, at = scale(picture, width, left, 14);
   const { shown, folded } = chosen(picture, unfolded);
-  const all = folded ? [...shown, { service: `${folded.length} more`, lives: true, segments: summed(folded, at), sum: true }] : shown;
+  const others = picture.others ? [{ segments: picture.others.segments }] : [];
+  const many = (folded?.length ?? 0) + (picture.others?.lanes ?? 0);
+  const all = many ? [...shown, { service: `${number(many)} more`, lives: true, segments: summed([...(folded ?? []), ...others], at), sum: true }] : shown;
   const rows = new Map(shown.map((it, row) => [it.service, row]));
   const top = Math.max(1, ...shown.map((it) => most(it, "held_max")));
   const full = (it) => (it.sum ? most(it, "held_max") * 1.2 : Math.max(capacities.get(it.service) ?? top * 1.2, most(it, "held_max")));

@@ -47,8 +47,13 @@ const FILES: &[File] = files! {
     "/console/batches.js": "batches.js", SCRIPT;
     "/console/clock.js": "clock.js", SCRIPT;
     "/console/copy.js": "copy.js", SCRIPT;
+    "/console/create-text.js": "create-text.js", SCRIPT;
     "/console/create.js": "create.js", SCRIPT;
+    "/console/definition.js": "definition.js", SCRIPT;
+    "/console/diff.js": "diff.js", SCRIPT;
     "/console/dom.js": "dom.js", SCRIPT;
+    "/console/edit.js": "edit.js", SCRIPT;
+    "/console/editor.js": "editor.js", SCRIPT;
     "/console/events.js": "events.js", SCRIPT;
     "/console/glyphs.js": "glyphs.js", SCRIPT;
     "/console/incident-text.js": "incident-text.js", SCRIPT;
@@ -58,6 +63,7 @@ const FILES: &[File] = files! {
     "/console/lanes.js": "lanes.js", SCRIPT;
     "/console/limits.js": "limits.js", SCRIPT;
     "/console/live.js": "live.js", SCRIPT;
+    "/console/log-tail.js": "log-tail.js", SCRIPT;
     "/console/login.js": "login.js", SCRIPT;
     "/console/logs.js": "logs.js", SCRIPT;
     "/console/nav.js": "nav.js", SCRIPT;
@@ -71,6 +77,7 @@ const FILES: &[File] = files! {
     "/console/rates.js": "rates.js", SCRIPT;
     "/console/ring.js": "ring.js", SCRIPT;
     "/console/rollouts.js": "rollouts.js", SCRIPT;
+    "/console/runs.js": "runs.js", SCRIPT;
     "/console/schema.js": "schema.js", SCRIPT;
     "/console/services.js": "services.js", SCRIPT;
     "/console/session.js": "session.js", SCRIPT;
@@ -80,6 +87,7 @@ const FILES: &[File] = files! {
     "/console/topology.js": "topology.js", SCRIPT;
     "/console/versions.js": "versions.js", SCRIPT;
     "/console/views.js": "views.js", SCRIPT;
+    "/console/yaml.js": "yaml.js", SCRIPT;
 };
 
 /// Every file under its path.
