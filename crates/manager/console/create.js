@@ -12,9 +12,12 @@ const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind
 const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", weight: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 let draft = CLEAN();
+/** The kind that the address asked for. */
+let asked = null;
 
 async function load({ params }) {
   if (params.get("as") === "yaml") await loadText(params);
+  if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
   const [kinds, pools] = await Promise.all([get("/v1/kinds"), get("/v1/pools")]);
   return { kinds: kinds.items, pools: pools.items };
 }

@@ -3,13 +3,15 @@ import { clock, exact, shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
 import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
-import { SPANS, chosen, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
+import { SPANS, chosen, heldAtEnd, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
 import { counted, duration, number, table } from "./show.js";
 
 const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
 const NARROW = 620;
 const NEAR = 7;
 const WIDE_GAP = 14;
+/** Events that explain nothing about what services held. */
+const DULL = new Set(["work_queue_created", "limit_set", "limit_deleted", "rate_set", "rate_deleted"]);
 let card = null;
 let unfolded = false;
 
@@ -63,8 +65,8 @@ function marksOf(marks, row, { x }) {
   return drawn.map((it) => glyph(it.type, it.type === "service_lost" ? it.at - 9 : it.at + 1, y(row) + ROW / 2));
 }
 
-function laneLabel(lane, row, width, capacity) {
-  const held = lane.segments.length ? lane.segments.at(-1).held_max : 0;
+function laneLabel(lane, row, width, capacity, until) {
+  const held = heldAtEnd(lane, until);
   const many = width < NARROW ? 11 : 16;
   const name = lane.service.length > many ? `${lane.service.slice(0, many - 1)}…` : lane.service;
   const text = lane.lives ? `${number(held)}${capacity ? ` / ${number(capacity)}` : ""}` : "ended";
@@ -124,7 +126,7 @@ function look(event, picture, shown, at, width) {
 
 const pattern = (id, size, color, opacity) => s("pattern", { id, width: size, height: size, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("line", { x1: 0, y1: 0, x2: 0, y2: size, stroke: `var(${color})`, "stroke-width": size / 2.4, opacity }));
 
-function axis(picture, at, bottom, width) {
+function axis(at, bottom, width) {
   const live = Math.abs(Date.now() - at.until) < 60000;
   return ticks(at, width / 130).map((moment) => {
     const ago = at.until - moment, place = at.x(moment).toFixed(1);
@@ -133,33 +135,34 @@ function axis(picture, at, bottom, width) {
   });
 }
 
-function chart(picture, capacities, width) {
+function chart(all, capacities, width) {
+  const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type)) };
   const left = width < NARROW ? 88 : 124, at = scale(picture, width, left, 14);
   const { shown, folded } = chosen(picture, unfolded);
   const others = picture.others ? [{ segments: picture.others.segments }] : [];
   const many = (folded?.length ?? 0) + (picture.others?.lanes ?? 0);
-  const all = many ? [...shown, { service: `${number(many)} more`, lives: true, segments: summed([...(folded ?? []), ...others], at), sum: true }] : shown;
+  const drawn = many ? [...shown, { service: `${number(many)} more`, lives: true, segments: summed([...(folded ?? []), ...others], at), sum: true }] : shown;
   const rows = new Map(shown.map((it, row) => [it.service, row]));
   const top = Math.max(1, ...shown.map((it) => most(it, "held_max")));
   const full = (it) => (it.sum ? most(it, "held_max") * 1.2 : Math.max(capacities.get(it.service) ?? top * 1.2, most(it, "held_max")));
-  const bottom = y(all.length) - BETWEEN, known = picture.complete_since ? Date.parse(picture.complete_since) : null;
+  const bottom = y(drawn.length) - BETWEEN, known = picture.complete_since ? Date.parse(picture.complete_since) : null;
   const lane = (it, row) => s("g", { key: it.service },
-    it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, capacities.get(it.service)),
+    it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, capacities.get(it.service), at.until),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
     heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service === it.service), row, at));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below says the same.",
-    onpointermove: (event) => look(event, picture, all, at, width), onpointerleave: () => show(null) },
+    onpointermove: (event) => look(event, picture, drawn, at, width), onpointerleave: () => show(null) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
-    axis(picture, at, bottom, width), all.map(lane),
+    axis(at, bottom, width), drawn.map(lane),
     known && known > at.since ? s("rect", { class: "unknown", x: left, y: TOP, width: (at.x(known) - left).toFixed(1), height: bottom - TOP }) : null,
     picture.incidents.filter((it) => rows.has(it.from)).map((it) => incidentLink(it, rows, at, width)),
     picture.marks.filter((it) => it.service === null).map((it) => glyph(it.type, at.x(Date.parse(it.at)), 6)));
 }
 
-const asTable = ({ lanes, marks }) => h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
+const asTable = ({ lanes, marks, until }) => h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
   { title: "Service", cell: (it) => h("a", { href: `#/services/${encodeURIComponent(it.service)}` }, it.service) },
   { title: "Lives", cell: (it) => (it.lives ? "yes" : "no") },
-  { title: "Held at the end", class: "n", cell: (it) => number(it.segments.at(-1)?.held_max ?? 0) },
+  { title: "Held at the end", class: "n", cell: (it) => number(heldAtEnd(it, Date.parse(until))) },
   { title: "Most held", class: "n", cell: (it) => number(most(it, "held_max")) },
   { title: "Most in a gap", class: "n", cell: (it) => number(most(it, "gap")) },
   { title: "Most in an overlap", class: "n", cell: (it) => number(most(it, "overlap")) },
@@ -171,7 +174,7 @@ const legend = (picture) => h("ul", { class: "lane-legend", key: "legend" },
   LEGEND.map(([word, d]) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": word === "gap" ? "bad" : "good", d })), word)),
   h("li", { key: "moved" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "move", d: "M0 8C5 8 5 2 9 2" })), "moved"),
   picture.lanes.some((it) => most(it, "overlap") > 0) ? h("li", { key: "overlap" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "warn", d: "M0 10L10 0M0 5L5 0M5 10L10 5" })), "overlap") : null,
-  [...new Set(picture.marks.map((it) => it.type))].sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 5).map((type) => h("li", { key: type }, inlineGlyph(type), markOf(type).word)));
+  [...new Set(picture.marks.map((it) => it.type))].filter((it) => !DULL.has(it)).sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 5).map((type) => h("li", { key: type }, inlineGlyph(type), markOf(type).word)));
 
 function spanButtons(params, context, ask) {
   const now = params.get("since") ? "range" : Object.hasOwn(SPANS, params.get("span") ?? "") ? params.get("span") : "15m";

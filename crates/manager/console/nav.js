@@ -12,11 +12,19 @@ export const PAGES = [
   { group: "", path: "topology", title: "Topology", key: "t", needs: "services:read" },
   { group: "", path: "incidents", title: "Incidents", key: "i", needs: "events:read" },
   { group: "", path: "events", title: "Events", key: "e", needs: "events:read" },
+  { group: "Configure", path: "pools", title: "Pools", key: "p", needs: "pools:read" },
+  { group: "Configure", path: "kinds", title: "Kinds", key: "k", needs: "kinds:read" },
   { group: "Configure", path: "limits", title: "Limits", key: "l", needs: "limits:read" },
   { group: "Configure", path: "rates", title: "Rates", key: "r", needs: "rates:read" },
   { group: "Configure", path: "batches", title: "Batches", key: "b", needs: "batches:read" },
   { group: "Configure", path: "rollouts", title: "Rollouts", key: "u", needs: "rollouts:read" },
+  { group: "Configure", path: "namespaces", title: "Namespaces", key: "n", needs: "namespaces:read" },
+  { group: "Operate", path: "doctor", title: "Doctor", key: "d", needs: "status:read" },
+  { group: "Operate", path: "safe-mode", title: "Safe mode", key: "m", needs: "safe-mode:read" },
   { group: "Operate", path: "parked", title: "Failed and parked", key: "f", needs: "parked:read" },
+  { group: "Operate", path: "tokens", title: "Tokens", key: "w", needs: "tokens:read" },
+  { group: "Operate", path: "roles", title: "Roles", key: "y", needs: "roles:read" },
+  { group: "Operate", path: "audit", title: "Audit", key: "a", needs: "audit:read" },
 ];
 
 const FAST_MS = 2000;
