@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test says so by panicking")]
 
 mod browser;
+mod editing;
 mod failing;
 mod login;
 mod logs;
+mod looking;
 mod many;
+mod pages;
 mod served;
 mod using;

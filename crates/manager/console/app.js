@@ -70,11 +70,13 @@ async function show() {
     const loaded = await view.load(route);
     if (mine !== turn) return;
     data = loaded;
+    document.body.classList.remove("locked");
     draw();
   } catch (error) {
     if (mine !== turn) return;
     if (!(error instanceof Refused)) throw error;
     data = undefined;
+    document.body.classList.toggle("locked", error.status === 401);
     // What was typed stays while the page asks again.
     if (error.status === 401 && main.querySelector(".login")) return;
     if (error.status === 401) return patch(main, [loginForm(error.message, entered)]);

@@ -2,6 +2,7 @@
 import { call, get } from "./api.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
+import { may } from "./session.js";
 import { bar, counted, empty, number, observerLink, state, table, time, word } from "./show.js";
 
 const LISTED = 50, PAGE = 100;
@@ -27,6 +28,7 @@ async function ask(verb, it, context) {
 }
 
 function buttons(it, context) {
+  if (!may("batches:write")) return null;
   const retry = it.counts.Failed > 0 ? ["retry-failed"] : [];
   const shown = { Creating: ["cancel"], Incomplete: ["cancel"], Running: [...retry, "cancel"], Completed: [...retry, "delete"], Cancelled: ["delete"] }[it.state] ?? [];
   const button = (verb) => h("button", { type: "button", key: verb, class: ORDERS[verb].danger ? "button danger" : "button", onclick: () => ask(verb, it, context) }, ORDERS[verb].word);

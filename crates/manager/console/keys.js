@@ -25,18 +25,16 @@ export function help() {
   if (!dialog.open) dialog.showModal();
 }
 
+/** The row that has the focus: redrawing the page keeps it. */
+const row = () => document.activeElement?.closest("main tbody tr");
+
 function step(by) {
   const rows = [...document.querySelectorAll("main tbody tr")];
   if (rows.length === 0) return;
-  const now = rows.findIndex((it) => it.classList.contains("at"));
-  const next = rows[Math.min(Math.max(now + by, 0), rows.length - 1)];
-  rows[now]?.classList.remove("at");
-  next.classList.add("at");
+  const next = rows[Math.min(Math.max(rows.indexOf(row()) + by, 0), rows.length - 1)];
   next.scrollIntoView({ block: "nearest" });
   (next.querySelector("a") ?? next.querySelector("button, input"))?.focus({ preventScroll: true });
 }
-
-const row = () => document.querySelector("main tbody tr.at");
 
 /** Listens to keys. Answers what opens the help. */
 export function listen({ palette, go }) {

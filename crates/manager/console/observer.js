@@ -14,6 +14,8 @@ import { SHOWN, versionsPanel } from "./versions.js";
 import { toYaml } from "./yaml.js";
 
 const EVENTS = 50;
+const NEEDS = { logs: "logs:read", definition: "specs:read", versions: "specs:read" };
+const allowed = (tab) => may(NEEDS[tab]);
 const TABS = { logs: "Logs", runs: "Runs", definition: "Definition", versions: "Versions", events: "Events" };
 
 async function load({ parts, params }) {
@@ -21,7 +23,7 @@ async function load({ parts, params }) {
   const none = { items: [], total: 0 };
   const [it, runs, events, versions] = await Promise.all([get(path), get(`${path}/runs`), get(`${path}/events`, { limit: EVENTS }), readable("specs:read", () => get(`${path}/versions`, { limit: SHOWN }), none)]);
   const schedule = it.schedule ? await get(`${path}/schedule`, { next: 5 }) : null;
-  const kinds = may("observers:update") ? await loadEdit(it, params) : null;
+  const kinds = may("observers:update") && may("specs:read") ? await loadEdit(it, params) : null;
   return { it, runs: runs.items, events, schedule, versions, kinds };
 }
 
@@ -90,15 +92,16 @@ const eventsPanel = ({ it, events }) => h("section", { class: "panel", key: "eve
 ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All events")) : null);
 
 function tabs(data, now, context) {
+  const shown = Object.entries(TABS).filter(([name]) => allowed(name));
   const counts = { versions: data.versions.total, runs: data.runs.length, events: data.events.total };
   const move = (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
-    const names = Object.keys(TABS), next = names[(names.indexOf(now) + by + names.length) % names.length];
+    const names = shown.map(([name]) => name), next = names[(names.indexOf(now) + by + names.length) % names.length];
     context.set({ tab: next });
     document.getElementById(`tab-${next}`)?.focus();
   };
-  return h("div", { class: "tabs", role: "tablist", "aria-label": "About this observer", key: "tabs", onkeydown: move }, Object.entries(TABS).map(([name, text]) =>
+  return h("div", { class: "tabs", role: "tablist", "aria-label": "About this observer", key: "tabs", onkeydown: move }, shown.map(([name, text]) =>
     h("button", { type: "button", role: "tab", key: name, id: `tab-${name}`, "aria-selected": String(name === now), "aria-controls": "tab-panel", tabindex: name === now ? "0" : "-1", onclick: () => context.set({ tab: name === "logs" ? "" : name }) }, text, counts[name] ? [" ", h("small", {}, number(counts[name]))] : null)));
 }
 
@@ -108,7 +111,7 @@ function header(it, context) {
   const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
   return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it, restarting),
     h("div", { class: "row end" },
-      may("observers:update") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, "Edit") : null,
+      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, "Edit") : null,
       possible(it).filter((name) => name !== "delete").map(button),
       may("observers:create") && may("specs:read") ? h("a", { key: "clone", class: "button", href: `#/create?as=yaml&from=${it.id}` }, "Clone") : null,
       possible(it).includes("delete") ? button("delete") : null));
@@ -116,7 +119,8 @@ function header(it, context) {
 
 function draw(data, { params }, context) {
   const { it, runs, schedule, versions, kinds } = data;
-  const tab = Object.hasOwn(TABS, params.get("tab") ?? "") ? params.get("tab") : "logs";
+  const asked = Object.hasOwn(TABS, params.get("tab") ?? "") ? params.get("tab") : "logs";
+  const tab = allowed(asked) ? asked : "runs";
   const panel = { logs: () => logs(it, context), runs: () => h("section", { class: "panel", key: "runs" }, h("h2", {}, "Runs, newest first"), runList(runs, it)), definition: () => definitionPanel(data), versions: () => versionsPanel(it, versions, params, context), events: () => eventsPanel(data) };
   return [
     header(it, context),

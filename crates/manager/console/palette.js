@@ -48,7 +48,7 @@ export function openPalette(commands) {
     const rows = [];
     found.forEach((it, index) => {
       if (it.sort !== found[index - 1]?.sort) rows.push(h("li", { key: `sort-${it.sort}`, class: "sort-of", role: "presentation" }, it.sort));
-      rows.push(h("li", { key: `${it.sort}-${it.title}`, id: `found-${index}`, role: "option", "aria-selected": String(index === at), onclick: () => choose(it) },
+      rows.push(h("li", { key: `found-${index}`, id: `found-${index}`, role: "option", "aria-selected": String(index === at), onclick: () => choose(it) },
         it.status ? h("span", { class: "mark", "data-status": it.status }) : null, h("span", { class: "name" }, it.title), it.hint ? h("span", { class: "fine" }, it.hint) : null));
     });
     if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, `Nothing is named “${field.value}”.`));
