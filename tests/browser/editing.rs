@@ -43,8 +43,11 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     page.until("the text", "document.querySelector('#definition')?.value.includes('every: 2s')").await;
     retype(&page, "it.value + ' oops'").await;
     page.until_text("#definition-hint", "line ").await;
-    retype(&page, "it.value.replace(' oops', '').replace('every: 2s', 'every: 3s') + 'labels:\\n  team: a\\n'")
-        .await;
+    retype(
+        &page,
+        "it.value.replace(' oops', '').replace('every: 2s', 'every: 3s') + 'labels:\\n  team: a\\n'",
+    )
+    .await;
     page.until_text(".diff", "+   team: a").await;
     // Meanwhile, somebody else changes it.
     let patch = json!({"labels": {"env": "prod"}});
@@ -91,12 +94,18 @@ async fn the_log_follows_after_a_dialog_and_is_searched_and_filtered() {
     page.until_text(".logs", "line 50").await;
     page.until("the place that was scrolled to", "document.querySelector('.logs').scrollTop < 40").await;
     page.press("stderr").await;
-    page.until("errors only", "[...document.querySelectorAll('.logs p')].every((it) => it.dataset.stream !== 'stdout')")
-        .await;
+    page.until(
+        "errors only",
+        "[...document.querySelectorAll('.logs p')].every((it) => it.dataset.stream !== 'stdout')",
+    )
+    .await;
     page.until("the colour of errors", "document.querySelector('.logs [data-level=error]')").await;
     page.press("All").await;
     page.write(".log-tools input", "number 7").await;
-    page.until("what matches", "[...document.querySelectorAll('.logs .said')].every((it) => it.innerText.includes('number 7'))")
-        .await;
+    page.until(
+        "what matches",
+        "[...document.querySelectorAll('.logs .said')].every((it) => it.innerText.includes('number 7'))",
+    )
+    .await;
     page.until_text(".logs mark", "number 7").await;
 }

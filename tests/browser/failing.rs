@@ -3,6 +3,7 @@
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::holder;
+use fantoccini::Locator;
 use serde_json::json;
 
 const OBSERVERS: usize = 48;
@@ -51,8 +52,12 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     page.view(&format!("#/observers/{}?tab=runs", moved.id)).await;
     page.until("the run that was lost", "document.querySelector('.timeline li[data-lost]')").await;
     page.until_text(".timeline li[data-now]", "runs now").await;
+    page.click(Locator::Css("#tab-logs")).await;
+    page.until_text(".logs", "moved to service").await;
     page.screenshot("observer").await;
-    page.view("#/").await;
+    // The minute of the failure, so that the picture shows it in detail.
+    page.run("location.hash = `#/?since=${new Date(Date.now() - 60000).toISOString()}&until=${new Date().toISOString()}`").await;
+    page.until("the incident in the picture", "document.querySelector('.chart a[href*=incidents]')").await;
     page.until_text("main", "gap median").await;
     page.screenshot("overview").await;
     page.view("#/observers").await;
@@ -108,7 +113,7 @@ async fn a_crash_loop_has_its_own_mark_in_every_view() {
     let restarts = "document.querySelector('.status[data-status=restarting]')?.innerText.match(/\\d+/)";
     page.until("more than eight restarts", &format!("Number({restarts}) > 8 && window.seen.size > 0")).await;
     assert_eq!(page.run("return [...window.seen].join()").await, "restarting");
-    page.click(fantoccini::Locator::Css(".chip[data-status=restarting]")).await;
+    page.click(Locator::Css(".chip[data-status=restarting]")).await;
     page.until(
         "the filter in rows and address",
         "document.querySelectorAll('tbody tr').length === 1 && location.hash.includes('health=restarting')",

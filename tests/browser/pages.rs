@@ -22,8 +22,11 @@ async fn findings_are_cured_and_safe_mode_is_switched() {
     page.press("End safe mode").await;
     page.click(Locator::Css("#dialog button[value=yes]")).await;
     cluster.api.until_read("/v1/safe-mode", |it: &SafeMode| !it.on).await;
-    page.until("the finding to be gone", "!document.querySelector('main').innerText.includes('safe-mode-on')")
-        .await;
+    page.until(
+        "the finding to be gone",
+        "!document.querySelector('main').innerText.includes('safe-mode-on')",
+    )
+    .await;
 }
 
 #[tokio::test]
