@@ -53,7 +53,7 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     page.until("the run that was lost", "document.querySelector('.timeline li[data-lost]')").await;
     page.until_text(".timeline li[data-now]", "runs now").await;
     page.click(Locator::Css("#tab-logs")).await;
-    page.until_text(".logs", "moved to service").await;
+    page.until_text(".logs", "tick").await;
     page.screenshot("observer").await;
     // The minute of the failure, so that the picture shows it in detail.
     page.run("location.hash = `#/?since=${new Date(Date.now() - 60000).toISOString()}&until=${new Date().toISOString()}`").await;

@@ -180,7 +180,10 @@ addEventListener("resize", () => draw());
 setInterval(() => {
   tick();
   const since = document.getElementById("lost-for");
-  if (since && standing.lostAt !== null) since.textContent = ` ${duration(Math.floor((Date.now() - standing.lostAt) / 1000) * 1000)} ago.`;
+  if (since && standing.lostAt !== null) {
+    const seconds = Math.floor((Date.now() - standing.lostAt) / 1000);
+    since.textContent = ` ${seconds < 90 ? `${seconds} s` : duration(seconds * 1000)} ago.`;
+  }
 }, 1000);
 greet();
 follow().finally(() => live.now());

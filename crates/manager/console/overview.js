@@ -97,7 +97,7 @@ function draw(data, { params }, context) {
       ? empty("Create the first observer", "An observer is a task that never ends: a feed to poll, a device to watch, a process to keep alive. Services run observers; when a service dies, its observers continue on other services.",
         may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null)
       : tiles(stats),
-    picture ? lanesPanel(picture, capacities(services), { spans: spans(params, context), context }) : null,
+    picture && (total(stats) > 0 || picture.lanes.some((it) => it.segments.length)) ? lanesPanel(picture, capacities(services), { spans: spans(params, context), context }) : null,
     h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found)),
     poolsPanel(data),
   ];

@@ -86,7 +86,7 @@ export function empty(title, text, ...actions) {
 }
 
 export const EVENT_WORDS = {
-  created: "created", changed: "changed", pause_requested: "pause requested", resume_requested: "resume requested",
+  created: "created", adopted: "adopted", scheduled: "scheduled", waiting: "waiting for a slot", admitted: "admitted", duplicated: "ran twice", withdrawn: "withdrawn", crash_looping: "crash-looping", messages_refused: "messages refused", changed: "changed", pause_requested: "pause requested", resume_requested: "resume requested",
   restart_requested: "restart requested", preempted: "preempted", delete_requested: "delete requested", trigger_requested: "execution requested", republished: "republished", started: "started",
   restarted: "started again", errored: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
   completed: "completed", failed: "failed", deleted: "deleted", service_registered: "service registered", service_suspect: "service silent",
@@ -99,7 +99,7 @@ export const EVENT_WORDS = {
   service_draining: "drain begun", service_drained: "drained", service_resized: "resized", rebalanced: "rebalanced",
   suspected: "suspected", quarantine_capped: "quarantine capped",
 };
-const BAD = new Set(["errored", "refused", "failed", "service_suspect", "service_lost", "republish_capped", "rollout_reverting", "batch_incomplete"]);
+const BAD = new Set(["errored", "refused", "failed", "service_suspect", "service_lost", "republish_capped", "crash_looping", "duplicated", "messages_refused", "rollout_reverting", "batch_incomplete"]);
 const GOOD = new Set(["started", "completed", "service_registered", "rollout_finished", "batch_completed"]);
 
 export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) ? "bad" : GOOD.has(it) ? "good" : "plain" }, EVENT_WORDS[it] ?? it);
