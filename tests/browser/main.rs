@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test says so by panicking")]
 
+mod accessible;
 mod browser;
 mod editing;
 mod failing;

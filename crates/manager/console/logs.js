@@ -89,7 +89,7 @@ function tools(it, context) {
     h("input", { type: "search", "aria-label": "Search in the lines", placeholder: "Search", value: view.find, autocomplete: "off", spellcheck: "false", oninput: (event) => set({ find: event.target.value }) }),
     h("span", { class: "seg", role: "group", "aria-label": "Stream" }, STREAMS.map(([stream, text]) => h("button", { type: "button", class: "quiet", key: stream || "all", "aria-pressed": String(view.stream === stream), onclick: () => set({ stream }) }, text))),
     h("span", { class: "seg end" },
-      runs.length > 1 ? h("button", { type: "button", class: "quiet", "aria-label": "Run", onclick: () => set({ run: runs[(runs.indexOf(view.run) + 1) % (runs.length + 1)] ?? "" }) }, view.run ? `Run ${view.run}` : "All runs") : null,
+      runs.length > 1 ? h("select", { "aria-label": "Run", class: "small", onchange: (event) => set({ run: event.target.value }) }, h("option", { value: "", selected: !view.run }, "All runs"), runs.map((run) => h("option", { value: run, selected: run === view.run }, `Run ${run}`))) : null,
       toggle("log-wrap", "Wrap", view.wrap, () => set({ wrap: !view.wrap })), h("button", { type: "button", class: "quiet", onclick: () => download(it.name) }, "Download"),
       toggle("log-follow", "Follow", view.follow, () => set({ follow: !view.follow }))));
 }
