@@ -2,7 +2,7 @@
 import { toast } from "./ask.js";
 import { h } from "./dom.js";
 
-export async function copy(text) {
+async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
     toast("Copied.", "good");

@@ -15,9 +15,6 @@ export const draftOf = (before, definition, more = {}) => ({ before, definition:
 
 const written = (draft) => (draft.mode === "json" ? `${JSON.stringify(draft.definition, null, 2)}\n` : toYaml(draft.definition));
 
-/** Whether it can be saved: readable, and different from what is stored. */
-export const lines = (draft) => linesOf(draft.before, draft.definition);
-
 function check(draft, context) {
   clearTimeout(draft.timer);
   draft.timer = setTimeout(async () => {
@@ -118,7 +115,7 @@ const complaints = (draft) => (draft.wrong.length === 0 ? null : h("div", { clas
 
 /** `save()` sends the draft; `word` is on its button. `notice` stands above. */
 export function editor(draft, kinds, { title, word, save, cancel, notice }, context) {
-  const all = lines(draft), count = changed(all);
+  const all = linesOf(draft.before, draft.definition), count = changed(all);
   const blocked = draft.saving || draft.unreadable !== null || draft.wrong.length > 0 || (draft.before !== null && count === 0);
   return h("div", { class: "panels lead", key: "editor" },
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, title),

@@ -5,6 +5,7 @@ import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { causeGlyph, lanesPanel, room } from "./lanes.js";
+import { earliest } from "./lanes-scale.js";
 import { bar, counted, duration, empty, number, observerLink, table, time } from "./show.js";
 
 const AROUND_MS = 120000;
@@ -37,7 +38,7 @@ async function loadOne({ parts: [, from, since] }) {
   if (!it) return { from, it: null };
   const until = new Date(Math.min(untilOf(it) + 2 * AROUND_MS, Date.now())).toISOString();
   const [picture, services, starts] = await Promise.all([
-    get("/v1/timeline", { since: new Date(at - AROUND_MS).toISOString(), until, columns: Math.round(room() / 2), service: [from, ...Object.keys(it.to)] }),
+    get("/v1/timeline", { since: new Date(Math.max(at - AROUND_MS, earliest())).toISOString(), until, columns: Math.round(room() / 2), service: [from, ...Object.keys(it.to)] }),
     get("/v1/services", { limit: 1000 }), get("/v1/events", { type: "started", details: true, limit: MOVED })]);
   const within = (event) => event.gap_ms !== null && Date.parse(event.at) >= at - 1000 && Date.parse(event.at) <= untilOf(it) + 1000 && event.service?.name in it.to;
   return { from, it, picture, services: services.items, moves: starts.items.filter(within) };

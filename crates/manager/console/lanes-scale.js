@@ -1,14 +1,18 @@
 // The numbers behind the failover timeline: which lanes are shown, where moments are, and what a lane held at one.
 
 export const SPANS = { "15m": ["15 min", 900000], "1h": ["1 h", 3600000], "24h": ["24 h", 86400000] };
-export const LANES = 12;
+const LANES = 12;
+const DAY_MS = 86400000;
+/** The earliest time for which the timeline can be asked, with time for the request to arrive. */
+export const earliest = () => Date.now() - DAY_MS + 10000;
 const FOLDED_COLUMNS = 160;
 const STEPS_MS = [5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600].map((it) => it * 1000);
 
 /** What the request for the picture says, from the address. */
 export function spanOf(params) {
   const since = params.get("since"), until = params.get("until");
-  if (since && until) return { since, until };
+  // A kept address may name a time that the timeline has forgotten.
+  if (since && until && Date.parse(since) > Date.now() - DAY_MS) return { since, until };
   const span = params.get("span");
   return { since: Object.hasOwn(SPANS, span ?? "") ? span : "15m" };
 }

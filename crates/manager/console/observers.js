@@ -75,7 +75,7 @@ export const ACTIONS = {
 };
 
 /** Sends one action for one observer. */
-export function act(name, id, body) {
+function act(name, id, body) {
   const path = `/v1/observers/${encodeURIComponent(id)}`;
   return name === "delete" ? call("DELETE", path) : call("POST", `${path}/${name}`, body);
 }

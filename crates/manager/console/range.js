@@ -12,7 +12,7 @@ const written = (at) => {
 const read = (text) => new Date(isUtc() ? `${text}Z` : text);
 
 /** Answers `{ since, until }`, or nothing. */
-export function askRange() {
+function askRange() {
   const dialog = document.getElementById("dialog"), now = Date.now();
   return new Promise((resolve) => {
     const since = h("input", { type: "datetime-local", name: "since", value: written(now - 3600000), min: written(now - DAY_MS), max: written(now) });
