@@ -45,7 +45,7 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until_text("h1", "amber lost").await;
     page.until_text(".incident-line", "overlap").await;
     page.until_text(".flow", "birch").await;
-    page.until_text(".panels", "o0").await;
+    page.until("who moved", "document.querySelectorAll('.panels tbody tr').length > 0").await;
     page.view("#/incidents").await;
     page.until_text(".incident-list", "amber lost").await;
     page.view("#/").await;
