@@ -3,6 +3,7 @@
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::holder;
+use fantoccini::Locator;
 use serde_json::json;
 
 const OBSERVERS: usize = 48;
@@ -48,12 +49,16 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     .await;
     page.until("all to have landed", "document.getAnimations().length === 0").await;
     page.screenshot("topology").await;
-    page.view(&format!("#/observers/{}", moved.id)).await;
+    page.view(&format!("#/observers/{}?tab=runs", moved.id)).await;
     page.until("the run that was lost", "document.querySelector('.timeline li[data-lost]')").await;
     page.until_text(".timeline li[data-now]", "runs now").await;
+    page.click(Locator::Css("#tab-logs")).await;
+    page.until_text(".logs", "tick").await;
     page.screenshot("observer").await;
-    page.view("#/").await;
-    page.until_text("main", "Longest gap").await;
+    // The minute of the failure, so that the picture shows it in detail.
+    page.run("location.hash = `#/?since=${new Date(Date.now() - 60000).toISOString()}&until=${new Date().toISOString()}`").await;
+    page.until("the incident in the picture", "document.querySelector('.chart a[href*=incidents]')").await;
+    page.until_text("main", "gap median").await;
     page.screenshot("overview").await;
     page.view("#/observers").await;
     page.until("rows", &format!("document.querySelectorAll('tbody tr').length === {OBSERVERS}")).await;
@@ -90,7 +95,8 @@ async fn a_crash_loop_has_its_own_mark_in_every_view() {
     let retry = json!({"kind": "fixed", "every": "200ms"});
     cluster.api.create(json!({"name": "loops", "kind": "exec", "spec": spec, "retry": retry})).await;
     let page = Browser::open(&cluster.api.url).await;
-    page.until_text("h1", "1 observer restarting after errors").await;
+    page.until_text("h1", "1 of 2 observers run").await;
+    page.until_text(".hero", "1 restarting after errors").await;
     page.until(
         "its tile",
         "document.querySelector('.legend a[data-status=restarting] strong').textContent === '1'",
@@ -107,7 +113,7 @@ async fn a_crash_loop_has_its_own_mark_in_every_view() {
     let restarts = "document.querySelector('.status[data-status=restarting]')?.innerText.match(/\\d+/)";
     page.until("more than eight restarts", &format!("Number({restarts}) > 8 && window.seen.size > 0")).await;
     assert_eq!(page.run("return [...window.seen].join()").await, "restarting");
-    page.click(fantoccini::Locator::Css(".chip[data-status=restarting]")).await;
+    page.click(Locator::Css(".chip[data-status=restarting]")).await;
     page.until(
         "the filter in rows and address",
         "document.querySelectorAll('tbody tr').length === 1 && location.hash.includes('health=restarting')",

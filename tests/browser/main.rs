@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test says so by panicking")]
 
+mod accessible;
 mod browser;
+mod editing;
 mod failing;
 mod login;
 mod logs;
+mod looking;
 mod many;
+mod pages;
 mod served;
 mod using;

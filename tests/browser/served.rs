@@ -9,9 +9,12 @@ async fn the_console_is_served_with_a_strict_policy_and_kept_by_its_tag() {
     let mut cluster = Cluster::new("served");
     cluster.manager().await;
     let client = reqwest::Client::new();
-    for (path, media_type) in
-        [("/", "text/html"), ("/console/app.js", "text/javascript"), ("/console/style.css", "text/css")]
-    {
+    for (path, media_type) in [
+        ("/", "text/html"),
+        ("/console/app.js", "text/javascript"),
+        ("/console/css/tokens.css", "text/css"),
+        ("/console/fonts/inter.woff2", "font/woff2"),
+    ] {
         let url = format!("{}{path}", cluster.api.url);
         let answer = client.get(&url).send().await.unwrap();
         assert_eq!(answer.status(), 200, "{path}");

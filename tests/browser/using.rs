@@ -39,6 +39,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     page.press("Create").await;
     page.until_text("h1", "later").await;
     page.until_text(".facts", "30m").await;
+    page.click(Locator::Css("#tab-runs")).await;
     page.until_text(".timeline", "for its start").await;
     let later = cluster.api.observer("later").await;
     assert_eq!((later.status, later.attempt_timeout.as_deref()), (Status::Scheduled, Some("30m")));
@@ -51,8 +52,22 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
         "#/",
         "#/observers",
         "#/observers/second",
+        "#/observers/second?tab=versions",
+        "#/observers/second?edit=yaml",
         "#/create",
+        "#/create?as=yaml",
         "#/services",
+        "#/services/a",
+        "#/incidents",
+        "#/pools",
+        "#/kinds",
+        "#/kinds/http",
+        "#/namespaces",
+        "#/doctor",
+        "#/safe-mode",
+        "#/tokens",
+        "#/roles",
+        "#/audit",
         "#/rollouts",
         "#/batches",
         "#/topology",
@@ -107,7 +122,7 @@ async fn the_form_takes_schedules_and_windows_and_the_page_of_an_observer_shows_
     page.press("Create").await;
     page.until_text("h1", "nightly").await;
     page.until_text(".facts", "0 3 1 1 * in Europe/Berlin").await;
-    page.until_text(".panels", "At 03:00, on day 1, in January.").await;
+    page.until_text("main", "At 03:00, on day 1, in January.").await;
     assert_eq!(page.run("return document.querySelectorAll('.next li').length").await, 5);
     page.press("Execute now").await;
     page.press("Execute now 1").await;
@@ -144,9 +159,9 @@ async fn a_change_is_shown_and_taken_back() {
     let api = cluster.api.clone();
     api.create(json!({"name": "one", "kind": "ticker", "spec": {"every": "1s"}})).await;
     let page = Browser::open(&api.url).await;
-    page.view("#/observers/one").await;
+    page.view("#/observers/one?tab=versions").await;
     page.until_text("h1", "one").await;
-    assert_eq!(page.run("return document.querySelectorAll('h2').length").await, 5, "no versions yet");
+    page.until_text("#tab-panel", "The first version that is kept").await;
     let patch = json!({"spec": {"every": "2s"}});
     api.done::<everwatch_api::Observer>("PATCH", "/v1/observers/one", Some(patch), 200).await;
     // The page follows without a reload.
@@ -158,6 +173,7 @@ async fn a_change_is_shown_and_taken_back() {
     let back = api.until_observer("one", |it| it.definition_version == 3).await;
     assert_eq!(back.spec, json!({"every": "1s"}));
     page.until("the third version", "document.querySelectorAll('.plain').length === 2").await;
+    page.until_text(".diff ins", "every: 1s").await;
 }
 
 #[tokio::test]

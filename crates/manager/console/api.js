@@ -13,7 +13,15 @@ export class Refused extends Error {
   }
 }
 
-export async function call(method, path, body, more = {}) {
+export const call = async (method, path, body, more) => (await exchange(method, path, body, more)).answer;
+
+/** The answer with its ETag. */
+export async function tagged(path) {
+  const { answer, response } = await exchange("GET", path);
+  return { answer, tag: response.headers.get("etag") };
+}
+
+async function exchange(method, path, body, more = {}) {
   let response;
   try {
     response = await fetch(path, {
@@ -30,7 +38,7 @@ export async function call(method, path, body, more = {}) {
   let answer = null;
   try { answer = text ? JSON.parse(text) : null; } catch { /* an answer that is not JSON is told by its status */ }
   if (!response.ok) throw new Refused(response.status, answer);
-  return answer;
+  return { answer, response };
 }
 
 export const get = (path, parameters) => call("GET", parameters ? `${path}?${query(parameters)}` : path);

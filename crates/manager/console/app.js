@@ -1,32 +1,25 @@
 // Chooses the view that the address names, and keeps it drawn.
 import { Lost, Refused, get } from "./api.js";
 import { toast } from "./ask.js";
+import { isUtc, useUtc } from "./clock.js";
 import { h, patch } from "./dom.js";
+import { listen } from "./keys.js";
 import { Live } from "./live.js";
+import { drawNav, forgetCounts, recount } from "./nav.js";
+import { openPalette } from "./palette.js";
 import { duration, empty, tick } from "./show.js";
-import { overview } from "./overview.js";
-import { observers } from "./observers.js";
-import { observer } from "./observer.js";
-import { create } from "./create.js";
-import { services } from "./services.js";
-import { batch, batches } from "./batches.js";
-import { rollout, rollouts } from "./rollouts.js";
-import { topology } from "./topology.js";
-import { limits } from "./limits.js";
+import { PAIRS, VIEWS } from "./views.js";
 import { loginForm, showUser } from "./login.js";
-import { rates } from "./rates.js";
-import { parked } from "./parked.js";
-import { events } from "./events.js";
+import { may } from "./session.js";
 
 const main = document.getElementById("main");
-const VIEWS = { "": overview, observers, create, services, rollouts, batches, topology, limits, rates, parked, events };
 
 let route, view, data, turn = 0;
 
 function read() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").map(decodeURIComponent);
-  return { path, parts, params: new URLSearchParams(search) };
+  const part = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
+  return { path, parts: path.split("/").map(part), params: new URLSearchParams(search) };
 }
 
 const context = {
@@ -42,14 +35,16 @@ const context = {
   },
   /** Runs what a person asked for; a refusal is told. */
   async attempt(work, done) {
+    let answer = null;
     try {
-      await work();
+      answer = await work();
       if (done) toast(done, "good");
     } catch (error) {
       if (!(error instanceof Lost || error instanceof Refused)) throw error;
       toast(error.message);
     }
     live.now();
+    return answer;
   },
 };
 
@@ -59,39 +54,50 @@ function draw() {
   view.around ? view.around(main, put) : put();
 }
 
+const skeleton = () => h("div", { class: "loading", role: "status" }, h("p", { class: "unseen" }, "Loading…"), h("span"), h("span"), h("span"));
+
+function refused(error) {
+  const title = { 404: "Not found", 403: "Not permitted" }[error.status] ?? "The manager refused the request";
+  const after = error.status === 403 ? "Your role does not permit it. " : "";
+  patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title),
+    empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: "#/" }, "Go to the overview")))]);
+}
+
 async function show() {
   const mine = ++turn;
+  recount(() => route.parts[0]);
   try {
     const loaded = await view.load(route);
     if (mine !== turn) return;
     data = loaded;
+    document.body.classList.remove("locked");
     draw();
   } catch (error) {
     if (mine !== turn) return;
     if (!(error instanceof Refused)) throw error;
     data = undefined;
+    document.body.classList.toggle("locked", error.status === 401);
     // What was typed stays while the page asks again.
     if (error.status === 401 && main.querySelector(".login")) return;
     if (error.status === 401) return patch(main, [loginForm(error.message, entered)]);
-    const title = error.status === 404 ? "Not found" : "The manager refused the request";
-    patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title), empty(error.message, `HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: "#/" }, "Go to the overview")))]);
+    refused(error);
   }
 }
+
+const nowhere = { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("This page does not exist", "Check the address.", h("a", { class: "button", href: "#/" }, "Go to the overview"))] };
 
 async function follow() {
   const before = route;
   route = read();
   const moved = before?.path !== route.path;
-  view = (route.parts[1] && { observers: observer, rollouts: rollout, batches: batch }[route.parts[0]]) || VIEWS[route.parts[0]];
-  view ??= { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("This page does not exist", "Check the address.", h("a", { class: "button", href: "#/" }, "Go to the overview"))] };
+  view = (route.parts[1] ? PAIRS[route.parts[0]] : undefined) ?? VIEWS[route.parts[0]] ?? nowhere;
   if (moved) {
     data = undefined;
-    document.title = view.title === "Overview" ? "Everwatch" : `${view.title} · Everwatch`;
-    for (const link of document.querySelectorAll("#nav a")) {
-      const here = link.hash.replace(/^#\/?/, "") === route.parts[0];
-      here ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
-    }
-    if (before) { patch(main, [h("p", { class: "loading" }, "Loading…")]); main.focus({ preventScroll: true }); scrollTo(0, 0); }
+    const title = route.parts[1] ? `${route.parts[1]} · ${view.title}` : view.title;
+    document.title = view.title === "Overview" ? "Everwatch" : `${title} · Everwatch`;
+    drawNav(route.parts[0]);
+    menu(false);
+    if (before) { patch(main, [skeleton()]); main.focus({ preventScroll: true }); scrollTo(0, 0); }
   }
   try { await show(); } catch (error) {
     if (!(error instanceof Lost)) throw error;
@@ -101,13 +107,16 @@ async function follow() {
 
 /** After a login or a logout: everything is read again. */
 function entered() {
+  forgetCounts();
   greet();
   live.now();
 }
 
-function greet() {
-  showUser(document.getElementById("user"), entered);
-  get("/v1/version").then((it) => { document.getElementById("version").textContent = `Everwatch ${it.version}`; }, () => {});
+async function greet() {
+  get("/v1/version").then((it) => { document.getElementById("version").textContent = it.version; }, () => {});
+  await showUser(document.getElementById("user"), entered);
+  document.getElementById("new").hidden = !may("observers:create");
+  drawNav(route?.parts[0]);
 }
 
 const lostBar = document.getElementById("lost");
@@ -130,30 +139,51 @@ function tell(it) {
 
 const live = new Live(show, tell);
 
+const THEMES = ["system", "light", "dark"];
 function theme(choice) {
   document.documentElement.dataset.theme = choice;
   document.getElementById("theme").textContent = `Theme: ${choice}`;
 }
-const THEMES = ["system", "light", "dark"];
-theme(THEMES.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "system");
-document.getElementById("theme").onclick = () => {
+function nextTheme() {
   const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length];
   localStorage.setItem("theme", next);
   theme(next);
-};
+}
 
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.closest("input, textarea, select, dialog")) return;
-  event.preventDefault();
-  const field = document.getElementById("search");
-  field ? field.focus() : (location.hash = "#/observers");
-});
+function zone(utc) {
+  useUtc(utc);
+  document.getElementById("utc").setAttribute("aria-pressed", String(utc));
+  document.getElementById("local").setAttribute("aria-pressed", String(!utc));
+  draw();
+}
+
+function menu(open = !document.body.classList.contains("nav-open")) {
+  document.body.classList.toggle("nav-open", open);
+  document.getElementById("menu").setAttribute("aria-expanded", String(open));
+}
+
+const commands = { theme: nextTheme, zone: () => zone(!isUtc()), go: (hash) => { location.hash = hash; } };
+const palette = () => openPalette(commands);
+
+theme(THEMES.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "system");
+zone(isUtc());
+document.getElementById("theme").onclick = nextTheme;
+document.getElementById("utc").onclick = () => zone(true);
+document.getElementById("local").onclick = () => zone(false);
+document.getElementById("find").onclick = palette;
+document.getElementById("menu").onclick = () => menu();
+if (/Mac|iPhone|iPad/.test(navigator.platform)) document.getElementById("find-key").textContent = "⌘K";
+document.getElementById("help").onclick = listen({ ...commands, palette });
 document.querySelector(".skip").onclick = (event) => { event.preventDefault(); main.focus(); };
 addEventListener("hashchange", follow);
+addEventListener("resize", () => draw());
 setInterval(() => {
   tick();
   const since = document.getElementById("lost-for");
-  if (since && standing.lostAt !== null) since.textContent = ` ${duration(Math.floor((Date.now() - standing.lostAt) / 1000) * 1000)} ago.`;
+  if (since && standing.lostAt !== null) {
+    const seconds = Math.floor((Date.now() - standing.lostAt) / 1000);
+    since.textContent = ` ${seconds < 90 ? `${seconds} s` : duration(seconds * 1000)} ago.`;
+  }
 }, 1000);
 greet();
 follow().finally(() => live.now());

@@ -15,13 +15,14 @@ export function toast(text, tone = "bad") {
 }
 
 /** Asks before something that cannot be undone; answers whether, or what was typed where `input` is given. */
-export function confirm({ title, lines, action, danger = true, input }) {
+export function confirm({ title, lines, action, danger = true, input, more }) {
   const dialog = document.getElementById("dialog");
   return new Promise((resolve) => {
     const field = input && h("input", { name: "value", autocomplete: "off", placeholder: input.placeholder ?? "" });
     const form = h("form", { method: "dialog" },
       h("h2", { id: "dialog-title" }, title),
       lines.map((line) => h("p", {}, line)),
+      more,
       field && h("label", { class: "field" }, h("span", {}, input.label), field),
       h("p", { class: "row end" },
         h("button", { value: "no", class: "button", type: "submit", formnovalidate: true }, "Cancel"),
@@ -31,7 +32,46 @@ export function confirm({ title, lines, action, danger = true, input }) {
     };
     dialog.replaceChildren(form);
     dialog.returnValue = "no";
+    dialog.className = more ? "wide" : "";
     dialog.onclose = () => resolve(dialog.returnValue === "yes" && (field ? { value: field.value.trim() } : true));
     dialog.showModal();
   });
+}
+
+/** A form with several fields `{ name, label, value, placeholder, hint, options, rows }`; answers what was typed by name, or nothing. */
+export function askForm({ title, lines = [], fields, action, check = () => null }) {
+  const dialog = document.getElementById("dialog");
+  return new Promise((resolve) => {
+    const inputs = new Map(fields.map((it) => [it.name, it.options
+      ? h("select", { name: it.name }, it.options.map(([value, text]) => h("option", { value, selected: value === it.value }, text)))
+      : it.rows ? h("textarea", { name: it.name, rows: String(it.rows), value: it.value ?? "", spellcheck: "false" })
+        : h("input", { name: it.name, value: it.value ?? "", placeholder: it.placeholder ?? "", autocomplete: "off", spellcheck: "false" })]));
+    const typed = () => Object.fromEntries([...inputs].map(([name, input]) => [name, input.value.trim()]));
+    const said = h("p", { class: "bad", role: "alert" });
+    const submit = (event) => {
+      if (event.submitter?.value === "no") return;
+      const wrong = check(typed());
+      if (wrong) { event.preventDefault(); said.textContent = wrong; }
+    };
+    dialog.className = "";
+    dialog.returnValue = "no";
+    dialog.onclose = () => resolve(dialog.returnValue === "yes" ? typed() : null);
+    dialog.replaceChildren(h("form", { method: "dialog", onsubmit: submit },
+      h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)),
+      fields.map((it) => h("label", { class: "field" }, h("span", {}, it.label), inputs.get(it.name), it.hint ? h("span", { class: "hint" }, it.hint) : null)), said,
+      h("p", { class: "row end" }, h("button", { value: "no", class: "button", formnovalidate: true }, "Cancel"), h("button", { value: "yes", class: "button primary" }, action))));
+    // Enter in a field presses the button that does it, not the first one.
+    for (const input of inputs.values()) if (input.tagName === "INPUT") input.onkeydown = (event) => { if (event.key === "Enter") { event.preventDefault(); dialog.querySelector("button[value=yes]").click(); } };
+    dialog.showModal();
+    inputs.values().next().value?.focus();
+  });
+}
+
+/** Shows something that is shown only once. */
+export function tell({ title, lines, content }) {
+  const dialog = document.getElementById("dialog");
+  dialog.className = "wide";
+  dialog.onclose = () => dialog.replaceChildren();
+  dialog.replaceChildren(h("form", { method: "dialog" }, h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)), content, h("p", { class: "row end" }, h("button", { class: "button primary" }, "Done"))));
+  dialog.showModal();
 }

@@ -2,14 +2,15 @@
 import { call, get } from "./api.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
-import { bar, counted, empty, number, observerLink, state, table, time } from "./show.js";
+import { may } from "./session.js";
+import { bar, counted, empty, number, observerLink, state, table, time, word } from "./show.js";
 
 const LISTED = 50, PAGE = 100;
 const STATUSES = ["Scheduled", "Created", "Processing", "Paused", "OnDeleting", "Completed", "Failed", "Deleted"];
 
 const path = (key) => `/v1/batches/${encodeURIComponent(key)}`;
 const link = (it) => h("a", { href: `#/batches/${encodeURIComponent(it.id)}` }, it.name);
-const told = (it) => STATUSES.filter((name) => it.counts[name] > 0).map((name) => `${number(it.counts[name])} ${name}`).join(", ");
+const told = (it) => STATUSES.filter((name) => it.counts[name] > 0).map((name) => `${number(it.counts[name])} ${word(name)}`).join(", ");
 const progress = (it) => bar(it.settled, it.members, `${number(it.settled)} of ${counted(it.members, "observer")} ended`);
 const rate = (it) => it.rate_per_minute === null ? "unknown" : `${it.rate_per_minute} a minute`;
 
@@ -27,6 +28,7 @@ async function ask(verb, it, context) {
 }
 
 function buttons(it, context) {
+  if (!may("batches:write")) return null;
   const retry = it.counts.Failed > 0 ? ["retry-failed"] : [];
   const shown = { Creating: ["cancel"], Incomplete: ["cancel"], Running: [...retry, "cancel"], Completed: [...retry, "delete"], Cancelled: ["delete"] }[it.state] ?? [];
   const button = (verb) => h("button", { type: "button", key: verb, class: ORDERS[verb].danger ? "button danger" : "button", onclick: () => ask(verb, it, context) }, ORDERS[verb].word);
@@ -58,7 +60,7 @@ function membersPanel({ it, members }, { params }, context) {
   return h("section", { class: "panel across", key: "members" },
     h("header", { class: "row" }, h("h2", {}, "Observers"), h("span", { class: "fine" }, told(it)),
       h("label", { class: "row end" }, h("span", { class: "fine" }, "Status"), h("select", { name: "status", onchange: (event) => context.set({ status: event.target.value, cursor: "" }) },
-        h("option", { value: "", selected: !now }, "any"), STATUSES.map((name) => h("option", { value: name, selected: name === now }, name))))),
+        h("option", { value: "", selected: !now }, "any"), STATUSES.map((name) => h("option", { value: name, selected: name === now }, word(name)))))),
     members.items.length === 0 ? h("p", { class: "fine" }, "No observer has this status.") : table("Observers", [
       { title: "Place", class: "n", cell: (row) => String(row.place) },
       { title: "Observer", class: "name", cell: observerLink },

@@ -1,6 +1,7 @@
 // A form for a new observer, made from what its kind says of its spec.
 import { Refused, call, get } from "./api.js";
 import { toast } from "./ask.js";
+import { asSwitch, drawText, loadText } from "./create-text.js";
 import { h } from "./dom.js";
 import { collect, control, fields } from "./schema.js";
 import { empty } from "./show.js";
@@ -11,8 +12,12 @@ const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind
 const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", weight: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 let draft = CLEAN();
+/** The kind that the address asked for. */
+let asked = null;
 
-async function load() {
+async function load({ params }) {
+  if (params.get("as") === "yaml") await loadText(params);
+  if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
   const [kinds, pools] = await Promise.all([get("/v1/kinds"), get("/v1/pools")]);
   return { kinds: kinds.items, pools: pools.items };
 }
@@ -94,9 +99,11 @@ function line(label, pointer, id, input, hint) {
 const check = (text, name, hint) => h("label", { class: "check" },
   h("input", { type: "checkbox", checked: draft[name], onchange: (event) => { draft[name] = event.target.checked; } }), h("span", {}, text, h("span", { class: "hint" }, hint)));
 
-function draw({ kinds, pools }, _route, context) {
-  const head = h("header", { class: "head" }, h("h1", {}, "New observer"));
+function draw({ kinds, pools }, { params }, context) {
+  const asText = params.get("as") === "yaml";
+  const head = h("header", { class: "head" }, h("h1", {}, "New observer"), asSwitch(asText ? "yaml" : "form"));
   if (kinds.length === 0) return [head, empty("No services", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
+  if (asText) return [head, drawText({ kinds }, context)];
   if (!kinds.some((it) => it.name === draft.kind)) draft.kind = (kinds.find((it) => it.name === "ticker") ?? kinds[0]).name;
   const kind = kinds.find((it) => it.name === draft.kind);
   const told = fields(kind.schema), members = told ?? WHOLE;

@@ -3,8 +3,13 @@
 // Properties, not attributes: the page's policy allows no inline style and no inline handler.
 const AS_PROPERTY = new Set(["value", "checked", "indeterminate", "disabled", "hidden", "open", "selected"]);
 
-export function h(tag, properties, ...children) {
-  const element = document.createElement(tag);
+const SVG = "http://www.w3.org/2000/svg";
+
+export const h = (tag, properties, ...children) => build(document.createElement(tag), properties, children);
+/** An element of a drawing. */
+export const s = (tag, properties, ...children) => build(document.createElementNS(SVG, tag), properties, children);
+
+function build(element, properties, children) {
   for (const [name, value] of Object.entries(properties ?? {})) {
     if (value === undefined || value === null) continue;
     if (name.startsWith("on")) element[name] = value;
@@ -18,7 +23,7 @@ export function h(tag, properties, ...children) {
   return element;
 }
 
-const HANDLERS = ["onclick", "onchange", "oninput", "onsubmit", "onkeydown", "ontoggle"];
+const HANDLERS = ["onclick", "onchange", "oninput", "onsubmit", "onkeydown", "ontoggle", "onpointerenter", "onpointermove", "onpointerleave", "onfocus", "onblur", "onscroll", "onwheel", "ontouchmove", "onpointerdown"];
 
 function become(old, fresh) {
   if (old.nodeType === Node.TEXT_NODE) {

@@ -2,6 +2,7 @@
 import { call, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
+import { may } from "./session.js";
 import { bar, counted, empty, number, table } from "./show.js";
 
 const PAGE = 100;
@@ -46,7 +47,7 @@ async function remove(it, context) {
 
 const drawAll = ({ items, total }, context) => [
   h("header", { class: "head" }, h("h1", {}, "Limits"), h("p", { class: "total" }, number(total)),
-    h("button", { type: "button", class: "button", onclick: () => add({ items }, context) }, "New limit")),
+    may("limits:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => add({ items }, context) }, "New limit")) : null),
   items.length === 0 ? empty("No limits", "A limit says how many observers that name its key may run at once, for example of one account.") : table("Limits", [
     { title: "Key", class: "name", cell: (it) => link(it.key) },
     { title: "In use", class: "progress", cell: gauge },
@@ -68,7 +69,7 @@ const drawOne = (it, context) => [
     it.applies === it.key ? null : h("span", { class: "fine" }, "limit ", link(it.applies), " applies")),
   h("section", { class: "panel across", key: "use" },
     h("p", { class: "load" }, use(it), h("span", { class: "fine" }, `${counted(it.waiting, "observer")} waiting`)), gauge(it),
-    h("div", { class: "row" },
+    !may("limits:write") ? null : h("div", { class: "row" },
       h("button", { type: "button", class: "button", onclick: () => change(it, context) }, it.applies === it.key ? "Change maximum" : "Set a limit for this key"),
       it.applies === it.key ? h("button", { type: "button", class: "button danger", onclick: () => remove(it, context) }, "Delete") : null)),
   isGroup(it) ? h("p", { class: "fine", key: "group" }, "To see who uses a key, open it from the page of an observer.") : h("div", { class: "panels", key: "users" },

@@ -1,6 +1,7 @@
 // Logging in with a token or at an identity provider: the browser then keeps the cookie of a session.
 import { call, Refused } from "./api.js";
 import { h } from "./dom.js";
+import { identify } from "./session.js";
 
 /** Shows the link to the identity provider, if the manager has one. */
 async function offerSingleSignOn(link) {
@@ -50,8 +51,7 @@ async function hasNoCookie() {
 
 /** Shows the name of the user and a button that logs out. */
 export async function showUser(place, left) {
-  let who = null;
-  try { who = await call("GET", "/v1/whoami"); } catch { /* not logged in, or the manager is away: the page says so */ }
+  const who = await identify();
   place.replaceChildren();
   place.hidden = !who?.authentication;
   if (place.hidden) return;

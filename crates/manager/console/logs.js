@@ -1,87 +1,109 @@
-// What one observer says, live while its page is looked at. Lines come in a stream of their own, beside what the
-// page re-reads; a lost one goes on after the last line.
+// What one observer says, live while its page is looked at: search, streams, runs, wrap, download, follow.
+import { clockMs, exact } from "./clock.js";
 import { h, patch } from "./dom.js";
+import { Tail } from "./log-tail.js";
+import { counted } from "./show.js";
 
-const TAIL = 100;
-const KEPT = 500;
 const DRAW_MS = 200;
+const SHOWN = 500;
+const NEAR_END = 24;
+/** So long after a hand has touched the pane, a scroll is that person's. */
+const TOUCH_MS = 1000;
+const STREAMS = [["", "All"], ["stdout", "stdout"], ["stderr", "stderr"], ["log", "log"]];
 
-const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
-const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-
-class Tail {
-  #source = null;
-  #timer = null;
-  #last = null;
-  #rows = [];
-  /** What the page draws too: it would push new lines out of sight. */
-  #shown = [];
-  #notes = 0;
-  #over = false;
-
-  constructor(id) {
-    this.id = id;
-  }
-
-  /** Repeatable: a stream that the manager refused is tried again with the next drawing of the page. */
-  open() {
-    if (this.#over || document.hidden || (this.#source && this.#source.readyState !== EventSource.CLOSED)) return;
-    const after = this.#last === null ? "" : `&after=${this.#last}`;
-    const source = new EventSource(`/v1/observers/${this.id}/logs?follow=true&tail=${TAIL}${after}`);
-    source.addEventListener("line", (event) => { this.#last = event.lastEventId; this.#add(JSON.parse(event.data)); });
-    source.addEventListener("note", (event) => this.#note(JSON.parse(event.data)));
-    source.addEventListener("end", (event) => { this.#over = true; this.close(); this.#note(JSON.parse(event.data)); });
-    this.#source = source;
-  }
-
-  close() {
-    this.#source?.close();
-    this.#source = null;
-  }
-
-  #note({ text }) {
-    this.#notes += 1;
-    this.#add({ id: `note-${this.#notes}`, stream: "note", text });
-  }
-
-  #add(row) {
-    this.#rows.push(row);
-    if (this.#rows.length > KEPT) this.#rows.shift();
-    this.#timer ??= setTimeout(() => this.#show(), DRAW_MS);
-  }
-
-  #show() {
-    this.#timer = null;
-    const box = document.getElementById("logs");
-    if (!box || box.dataset.key !== this.id) return;
-    // Whoever scrolls back reads in peace.
-    const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 8;
-    this.#shown = [...this.#rows];
-    patch(box, this.draw());
-    if (atEnd) box.scrollTop = box.scrollHeight;
-  }
-
-  draw() {
-    if (this.#shown.length === 0) return [h("p", { key: "none", "data-stream": "note" }, "No output yet.")];
-    return this.#shown.map(({ id, at, stream, text }) => h("p", { key: id, "data-stream": stream, title: at ? `${EXACT.format(new Date(at))} · ${stream}` : undefined },
-      at ? h("span", { class: "at" }, CLOCK.format(new Date(at))) : null, h("span", { class: "said" }, text)));
-  }
-}
-
-let tail = null;
+let tail = null, timer = null, touchedAt = -Infinity;
+const view = { follow: true, wrap: true, stream: "", run: "", find: "" };
 
 function leave() {
   tail?.close();
   tail = null;
+  Object.assign(view, { follow: true, run: "", find: "", stream: "" });
 }
-addEventListener("hashchange", leave);
+addEventListener("hashchange", () => { if (tail && !location.hash.includes(tail.id) && !location.hash.startsWith(tail.hash)) leave(); });
 // A hidden tab would keep one of the browser's few connections to this manager.
 document.addEventListener("visibilitychange", () => { if (document.hidden) tail?.close(); });
 
+const runOf = ({ id }) => (id.startsWith("note-") ? null : id.split(".").slice(0, 2).join("."));
+const level = ({ text }) => (/^\s*(?:\[?(?:error|fatal|panic|critical)\b|.{0,40}\b(?:ERROR|FATAL)\b)/i.test(text) ? "error" : /^\s*(?:\[?warn|.{0,40}\bWARN\b)/i.test(text) ? "warn" : undefined);
+
+function chosen() {
+  const find = view.find.toLowerCase();
+  return tail.rows.filter((it) => it.stream === "note" ? !find : (!view.stream || it.stream === view.stream) && (!view.run || runOf(it) === view.run) && (!find || it.text.toLowerCase().includes(find)));
+}
+
+function marked(text) {
+  if (!view.find) return text;
+  const parts = [], find = view.find.toLowerCase(), lower = text.toLowerCase();
+  let from = 0;
+  for (let at = lower.indexOf(find); at >= 0; at = lower.indexOf(find, from)) {
+    parts.push(text.slice(from, at), h("mark", {}, text.slice(at, at + find.length)));
+    from = at + find.length;
+  }
+  return [...parts, text.slice(from)];
+}
+
+function lines() {
+  const all = chosen();
+  if (all.length === 0) return [h("p", { key: "none", "data-stream": "note" }, tail.rows.length ? "No line matches." : "No output yet.")];
+  return all.slice(-SHOWN).map((it) => (it.stream === "note" ? h("p", { key: it.id, "data-stream": "note" }, `— ${it.text}`) :
+    h("p", { key: it.id, "data-stream": it.stream, "data-level": level(it), title: `${exact(it.at)} · run ${runOf(it)}` }, h("span", { class: "at" }, clockMs(it.at)), h("span", { class: "from" }, it.stream), h("span", { class: "said" }, marked(it.text)))));
+}
+
+const box = () => document.getElementById("logs");
+
+function stick() {
+  const pane = box();
+  if (pane && view.follow) pane.scrollTop = pane.scrollHeight;
+}
+
+function show() {
+  timer = null;
+  const pane = box();
+  if (!pane || !tail || pane.dataset.key !== tail.id) return;
+  patch(pane, lines());
+  stick();
+}
+
+function scrolled(event) {
+  const { scrollHeight, scrollTop, clientHeight } = event.currentTarget;
+  const atEnd = scrollHeight - scrollTop - clientHeight < NEAR_END;
+  // Only a person stops the pane; a redrawn page or a dialog does not.
+  const follow = atEnd ? true : performance.now() - touchedAt < TOUCH_MS ? false : view.follow;
+  if (follow === view.follow) return;
+  view.follow = follow;
+  document.getElementById("log-follow")?.setAttribute("aria-pressed", String(follow));
+}
+
+function download(name) {
+  const text = chosen().map((it) => (it.stream === "note" ? `# ${it.text}` : `${it.at} ${it.stream} ${it.text}`)).join("\n");
+  const url = URL.createObjectURL(new Blob([`${text}\n`], { type: "text/plain" }));
+  h("a", { href: url, download: `${name}.log` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+function tools(it, context) {
+  const set = (changes) => { Object.assign(view, changes); context.redraw(); show(); };
+  const runs = [...new Set(tail.rows.map(runOf).filter(Boolean))].reverse();
+  const toggle = (id, text, on, run) => h("button", { type: "button", class: "quiet", id, "aria-pressed": String(on), onclick: run }, text);
+  return h("div", { class: "log-tools", key: "tools" },
+    h("input", { type: "search", "aria-label": "Search in the lines", placeholder: "Search", value: view.find, autocomplete: "off", spellcheck: "false", oninput: (event) => set({ find: event.target.value }) }),
+    h("span", { class: "seg", role: "group", "aria-label": "Stream" }, STREAMS.map(([stream, text]) => h("button", { type: "button", class: "quiet", key: stream || "all", "aria-pressed": String(view.stream === stream), onclick: () => set({ stream }) }, text))),
+    h("span", { class: "seg end" },
+      runs.length > 1 ? h("select", { "aria-label": "Run", class: "small", onchange: (event) => set({ run: event.target.value }) }, h("option", { value: "", selected: !view.run }, "All runs"), runs.map((run) => h("option", { value: run, selected: run === view.run }, `Run ${run}`))) : null,
+      toggle("log-wrap", "Wrap", view.wrap, () => set({ wrap: !view.wrap })), h("button", { type: "button", class: "quiet", onclick: () => download(it.name) }, "Download"),
+      toggle("log-follow", "Follow", view.follow, () => set({ follow: !view.follow }))));
+}
+
 /** The lines of this observer, kept up to date until the page is left. */
-export function logs({ id }) {
-  if (tail?.id !== id) leave();
-  tail ??= new Tail(id);
+export function logs(it, context) {
+  if (tail?.id !== it.id) leave();
+  if (!tail) {
+    tail = new Tail(it.id, () => { timer ??= setTimeout(show, DRAW_MS); });
+    tail.hash = location.hash.split("?")[0];
+  }
   tail.open();
-  return h("div", { class: "logs", id: "logs", key: id, tabindex: "0", role: "region", "aria-label": "Logs" }, tail.draw());
+  requestAnimationFrame(stick);
+  const touched = () => { touchedAt = performance.now(); };
+  return h("section", { class: "panel log-panel", key: "logs" }, tools(it, context),
+    h("div", { class: view.wrap ? "logs" : "logs unwrapped", id: "logs", key: it.id, tabindex: "0", role: "region", "aria-label": `Logs, ${counted(Math.min(tail.rows.length, SHOWN), "line")}`, onscroll: scrolled, onwheel: touched, ontouchmove: touched, onpointerdown: touched, onkeydown: touched }, lines()));
 }

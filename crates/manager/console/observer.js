@@ -1,120 +1,137 @@
-// One observer: where it stands and why, where it ran before, what happened to it.
+// One observer: how it is and why, where it ran, what it says, how it is defined, and what a person can do.
 import { get } from "./api.js";
+import { copyButton } from "./copy.js";
+import { asCommand, asCurl, ordered } from "./definition.js";
 import { ACTIONS, actOn } from "./observers.js";
 import { h } from "./dom.js";
+import { editPanel, isEditing, loadEdit } from "./edit.js";
 import { logs } from "./logs.js";
-import { asker, duration, health, number, table, time, what } from "./show.js";
+import { runList, stripPanel } from "./runs.js";
+import { may, readable } from "./session.js";
+import { asker, duration, number, pill, standing, table, time, timed, what, word } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
 import { SHOWN, versionsPanel } from "./versions.js";
+import { toYaml } from "./yaml.js";
 
 const EVENTS = 50;
-const RUNS = 30;
+const NEEDS = { logs: "logs:read", definition: "specs:read", versions: "specs:read" };
+const allowed = (tab) => may(NEEDS[tab]);
+const TABS = { logs: "Logs", runs: "Runs", definition: "Definition", versions: "Versions", events: "Events" };
 
-async function load({ parts }) {
+async function load({ parts, params }) {
   const path = `/v1/observers/${encodeURIComponent(parts[1])}`;
-  const [it, runs, events] = await Promise.all([get(path), get(`${path}/runs`), get(`${path}/events`, { limit: EVENTS })]);
-  const versions = it.definition_version > 1 ? await get(`${path}/versions`, { limit: SHOWN }) : { items: [], total: 0 };
+  const none = { items: [], total: 0 };
+  const [it, runs, events, versions] = await Promise.all([get(path), get(`${path}/runs`), get(`${path}/events`, { limit: EVENTS }), readable("specs:read", () => get(`${path}/versions`, { limit: SHOWN }), none)]);
   const schedule = it.schedule ? await get(`${path}/schedule`, { next: 5 }) : null;
-  return { it, runs: runs.items, events, schedule, versions };
+  const kinds = may("observers:update") && may("specs:read") ? await loadEdit(it, params) : null;
+  return { it, runs: runs.items, events, schedule, versions, kinds };
 }
 
-/** Only what makes sense now. */
+/** Only what makes sense now, and what the session may do. */
 function possible({ status: now, schedule }) {
-  const by = { Scheduled: [...(schedule ? ["trigger"] : []), "pause", "delete"], Created: ["pause", "delete"], Processing: ["pause", "restart", "move", "delete"], Paused: ["resume", "delete"], Failed: [...(schedule ? ["trigger"] : []), "retry", "restart", "delete"], Completed: ["restart", "delete"] };
-  return by[now] ?? [];
+  const by = { Scheduled: [...(schedule ? ["trigger"] : []), "pause", "delete"], Created: ["pause", "delete"], Processing: ["restart", "pause", "move", "delete"], Paused: ["resume", "delete"], Failed: [...(schedule ? ["trigger"] : []), "retry", "restart", "delete"], Completed: ["restart", "delete"] };
+  return (by[now] ?? []).filter((name) => may(name === "delete" ? "observers:delete" : "observers:operate"));
 }
 
 const retryText = (it) => ({
   exponential: () => `${it.first} doubling to ${it.max}${it.attempts ? `, ${it.attempts} attempts` : ", without limit"}`,
   fixed: () => `every ${it.every}${it.attempts ? `, ${it.attempts} attempts` : ", without limit"}`,
-  intervals: () => `after ${(it.delays ?? []).join(", ")}`,
+  intervals: () => (it.delays?.length ? `after ${it.delays.join(", ")}` : "none"),
 })[it.kind]?.() ?? it.kind;
 
 const scheduleText = ({ cron, time_zone: zone, if_running: during, jitter }) => [h("code", {}, cron), ` in ${zone}${during === "skip" ? "" : `, if running: ${during}`}${jitter ? `, jitter ${jitter}` : ""}`];
+const lastExecution = ({ ended_at: at, error, scheduled_for: due }) => [time(at), error ? ` failed: ${error}` : " completed", due ? [", for ", time(due)] : ", started by a request"];
 
 function facts(it) {
   const labels = Object.entries(it.labels);
   const all = [
-    ["Kind", it.kind],
+    ["Kind", h("a", { href: `#/kinds/${encodeURIComponent(it.kind)}` }, it.kind)],
     it.namespace === "default" ? null : ["Namespace", it.namespace],
     ["Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)],
-    ["Service", it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : "none"],
+    ["Service", it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "none"],
     [it.status === "Processing" ? "Running since" : "Last started", time(it.started_at)],
     ["Created", time(it.created_at)],
+    ["Epoch", `${it.generation}.${it.acquisitions}`],
+    ["Attempt", `${number(it.attempt)}${it.restarts ? `, ${number(it.restarts)} restarts` : ""}`],
+    ["Restart policy", retryText(it.retry)],
+    ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
+    ["Stop timeout", it.grace],
     it.start_at ? ["May start", time(it.start_at)] : null,
     it.windows ? ["Windows", windowsText(it.windows)] : null,
     it.closes_at ? ["Window closes", time(it.closes_at)] : null,
     it.schedule ? ["Schedule", scheduleText(it.schedule)] : null,
     it.schedule && it.next_start_at ? ["Next execution", time(it.next_start_at)] : null,
-    it.last_execution ? ["Last execution", [time(it.last_execution.ended_at), it.last_execution.error ? ` failed: ${it.last_execution.error}` : " completed", it.last_execution.scheduled_for ? [", for ", time(it.last_execution.scheduled_for)] : ", started by a request"]] : null,
+    it.last_execution ? ["Last execution", lastExecution(it.last_execution)] : null,
     it.finish_at ? ["Finishes", time(it.finish_at)] : null,
     it.start_within ? ["Start within", it.start_within] : null,
     it.attempt_timeout ? ["Attempt timeout", it.attempt_timeout] : null,
     it.priority ? ["Priority", number(it.priority)] : null,
     it.weight > 1 ? ["Weight", `${number(it.weight)} slots`] : null,
     it.limits.length ? ["Limits", it.limits.map((key) => h("a", { class: "tag", href: `#/limits/${encodeURIComponent(key)}` }, key))] : null,
-    ["Changed", time(it.modified_at)],
-    ["Generation", number(it.generation)],
-    ["Redelivered", `${number(it.acquisitions)}×`],
-    ["Status", it.status],
-    ["Reason code", it.reason_code ? h("code", {}, it.reason_code) : "none"],
-    ["Attempt", number(it.attempt)],
-    ["Restarts", number(it.restarts)],
-    ["Restart policy", retryText(it.retry)],
-    ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
-    ["Stop timeout", it.grace],
-    ["Labels", labels.length ? labels.map(([key, value]) => h("a", { class: "tag", href: `#/observers?label=${encodeURIComponent(`${key}=${value}`)}` }, `${key}=${value}`)) : "none"],
-    ["Id", h("code", {}, it.id)],
+    labels.length ? ["Labels", labels.map(([key, value]) => h("a", { class: "tag", href: `#/observers?label=${encodeURIComponent(`${key}=${value}`)}` }, `${key}=${value}`))] : null,
+    it.reason_code ? ["Reason code", h("code", {}, it.reason_code)] : null,
+    ["Id", [h("code", { title: it.id }, `${it.id.slice(0, 8)}…`), copyButton(it.id, "Copy", "Copy the id")]],
   ].filter((fact) => fact !== null);
-  return h("dl", { class: "facts" }, all.map(([title, value]) => h("div", {}, h("dt", {}, title), h("dd", {}, value))));
+  return h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"), h("dl", { class: "facts" }, all.map(([title, value]) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value)))));
 }
 
-const ENDED = { handed_over: "handed over", stopped: "stopped", completed: "completed", failed: "failed", lost: "its service was lost" };
+function definitionPanel({ it, versions }) {
+  const newest = versions.items[0]?.definition ?? { name: it.name, kind: it.kind, spec: it.spec };
+  return h("section", { class: "panel", key: "definition" }, h("header", {}, h("h2", {}, `Version ${it.definition_version}`),
+    h("span", { class: "seg end" }, copyButton(toYaml(ordered(newest)), "Copy YAML"), copyButton(asCommand(newest), "Copy as CLI"), copyButton(asCurl(newest), "Copy as curl"))),
+  h("pre", { tabindex: "0", role: "region", "aria-label": "Definition" }, toYaml(ordered(newest))));
+}
 
-/** Newest first, like the events below: a line for each run and for the time between two. */
-function timeline(runs, it) {
-  const line = (run, at) => {
-    const runsNow = at === 0 && !run.ended && it.status === "Processing" && it.service?.id === run.service?.id;
-    const end = run.ended_at;
-    const how = run.ended ? ENDED[run.ended] ?? run.ended : runsNow ? (it.health === "restarting" ? "restarting" : "runs now") : "end not reported";
-    const lasted = end ? duration(Math.max(Date.parse(end) - Date.parse(run.started_at), 0)) : null;
-    return h("li", { key: String(run.epoch), "data-now": runsNow ? "yes" : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
-      h("p", {}, h("strong", {}, run.service?.name || "a service"), " ", h("span", { class: "how" }, how)),
-      h("p", { class: "fine" }, "started ", time(run.started_at), lasted ? `, ran for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} attempts` : "",
-        run.gap_ms !== null ? `, after a gap of ${duration(run.gap_ms)}` : "", ` · epoch ${run.generation}.${run.acquisitions}`));
+const eventsPanel = ({ it, events }) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), table("Recent events", [
+  { title: "When", class: "when", cell: (event) => time(event.at) },
+  { title: "Event", cell: (event) => what(event.type) },
+  { title: "Service", cell: (event) => event.service?.name ?? "" },
+  { title: "Cause", class: "text", cell: (event) => event.text },
+  { title: "By", cell: (event) => asker(event.by) },
+  { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : duration(event.gap_ms) },
+], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All events")) : null);
+
+function tabs(data, now, context) {
+  const shown = Object.entries(TABS).filter(([name]) => allowed(name));
+  const counts = { versions: data.versions.total, runs: data.runs.length, events: data.events.total };
+  const move = (event) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    const names = shown.map(([name]) => name), next = names[(names.indexOf(now) + by + names.length) % names.length];
+    context.set({ tab: next });
+    document.getElementById(`tab-${next}`)?.focus();
   };
-  const shown = runs.slice(0, RUNS);
-  const waits = { Created: it.waiting ? " for a slot" : " in the queue of its pool", Scheduled: " for its start" };
-  return h("ol", { class: "timeline" },
-    waits[it.status] ? h("li", { key: "waits" }, h("p", {}, h("strong", {}, "Waits"), h("span", { class: "how" }, waits[it.status]))) : null,
-    shown.map(line),
-    runs.length > RUNS ? h("li", { key: "older" }, h("p", { class: "fine" }, `${number(runs.length - RUNS)} older runs`)) : null,
-    h("li", { key: "created" }, h("p", {}, h("strong", {}, "Created")), h("p", { class: "fine" }, time(it.created_at), `, kind ${it.kind} in pool ${it.pool}`)));
+  return h("div", { class: "tabs", role: "tablist", "aria-label": "About this observer", key: "tabs", onkeydown: move }, shown.map(([name, text]) =>
+    h("button", { type: "button", role: "tab", key: name, id: `tab-${name}`, "aria-selected": String(name === now), "aria-controls": "tab-panel", tabindex: name === now ? "0" : "-1", onclick: () => context.set({ tab: name === "logs" ? "" : name }) }, text, counts[name] ? [" ", h("small", {}, number(counts[name]))] : null)));
 }
 
-function draw({ it, runs, events, schedule, versions }, _route, context) {
-  const gone = it.status === "Deleted";
+function header(it, context) {
+  const restarting = it.health === "restarting" ? `${word("restarting")} · attempt ${number(it.attempt)}` : word(standing(it));
+  const gone = it.status === "Deleted" || it.status === "OnDeleting";
+  const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
+  return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it, restarting),
+    h("div", { class: "row end" },
+      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, "Edit") : null,
+      possible(it).filter((name) => name !== "delete").map(button),
+      may("observers:create") && may("specs:read") ? h("a", { key: "clone", class: "button", href: `#/create?as=yaml&from=${it.id}` }, "Clone") : null,
+      possible(it).includes("delete") ? button("delete") : null));
+}
+
+function draw(data, { params }, context) {
+  const { it, runs, schedule, versions, kinds } = data;
+  const asked = Object.hasOwn(TABS, params.get("tab") ?? "") ? params.get("tab") : "logs";
+  const tab = allowed(asked) ? asked : "runs";
+  const panel = { logs: () => logs(it, context), runs: () => h("section", { class: "panel", key: "runs" }, h("h2", {}, "Runs, newest first"), runList(runs, it)), definition: () => definitionPanel(data), versions: () => versionsPanel(it, versions, params, context), events: () => eventsPanel(data) };
   return [
-    h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), " /"), h("h1", {}, it.name), health(it),
-      h("div", { class: "row end" }, possible(it).map((name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word)))),
-    it.reason ? h("p", { class: "why" }, it.reason) : null,
-    it.progress ? h("p", { class: "why" }, it.progress) : null,
-    it.last_error && !gone ? h("p", { class: "notice", "data-tone": "bad" }, h("strong", {}, "Last error: "), h("code", {}, it.last_error)) : null,
-    h("div", { class: "panels" },
-      h("section", { class: "panel" }, h("h2", {}, "Runs"), timeline(runs, it)),
-      h("section", { class: "panel" }, h("h2", {}, "Facts"), facts(it)),
-      timesPanel(it, schedule),
-      h("section", { class: "panel across" }, h("h2", {}, "Logs"), logs(it)),
-      h("section", { class: "panel across" }, h("h2", {}, "Spec"), h("pre", { tabindex: "0", role: "region", "aria-label": "Spec" }, JSON.stringify(it.spec, null, 2))),
-      versionsPanel(it, versions, context),
-      h("section", { class: "panel across" }, h("h2", {}, "Recent events"), table("Recent events", [
-        { title: "When", class: "when", cell: (event) => time(event.at) },
-        { title: "Event", cell: (event) => what(event.type) },
-        { title: "Service", cell: (event) => event.service?.name ?? "" },
-        { title: "Cause", class: "text", cell: (event) => event.text },
-        { title: "By", cell: (event) => asker(event.by) },
-        { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : duration(event.gap_ms) },
-      ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All events")) : null)),
+    header(it, context),
+    it.last_error && it.status !== "Deleted" ? h("p", { class: "why", key: "error" }, h("span", { class: "bad" }, it.last_error), it.reason && it.reason !== it.last_error ? [" · ", timed(it.reason)] : "") : it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,
+    it.progress ? h("p", { class: "why", key: "progress" }, it.progress) : null,
+    kinds && isEditing(it) ? editPanel(it, kinds, context) : null,
+    stripPanel(runs, it, params, context),
+    facts(it),
+    timesPanel(it, schedule),
+    tabs(data, tab, context),
+    h("div", { id: "tab-panel", role: "tabpanel", key: `panel-${tab}`, "aria-labelledby": `tab-${tab}` }, panel[tab]()),
   ];
 }
 

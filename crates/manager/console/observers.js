@@ -2,6 +2,7 @@
 import { call, forEach, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
+import { may } from "./session.js";
 import { HEALTHS, RESTS, counted, empty, health, number, observerLink, table, time, word } from "./show.js";
 
 const PAGE = 100;
@@ -74,7 +75,7 @@ export const ACTIONS = {
 };
 
 /** Sends one action for one observer. */
-export function act(name, id, body) {
+function act(name, id, body) {
   const path = `/v1/observers/${encodeURIComponent(id)}`;
   return name === "delete" ? call("DELETE", path) : call("POST", `${path}/${name}`, body);
 }
@@ -100,6 +101,7 @@ export async function actOn(name, items, context, told) {
 
 function selection(context) {
   if (ticked.size === 0) return null;
+  const mayDo = (name) => may(name === "delete" ? "observers:delete" : "observers:operate");
   const run = async (name) => {
     const items = [...ticked.values()];
     const done = await actOn(name, items, context, (now, of) => { working = `${number(now)} of ${number(of)}`; context.redraw(); });
@@ -109,7 +111,7 @@ function selection(context) {
   };
   return h("div", { class: "selection", key: "selection", role: "region", "aria-label": "Selection" },
     h("strong", {}, working ?? `${number(ticked.size)} selected`),
-    Object.entries(ACTIONS).filter(([name]) => name !== "trigger").map(([name, it]) => h("button", { type: "button", key: name, class: it.danger ? "button danger" : "button", disabled: working !== null, onclick: () => run(name) }, it.word)),
+    Object.entries(ACTIONS).filter(([name]) => name !== "trigger" && mayDo(name)).map(([name, it]) => h("button", { type: "button", key: name, class: it.danger ? "button danger" : "button", disabled: working !== null, onclick: () => run(name) }, it.word)),
     h("button", { type: "button", class: "quiet", onclick: () => { ticked.clear(); context.redraw(); } }, "Clear"));
 }
 
@@ -160,7 +162,7 @@ function draw(data, { params }, context) {
   const clear = () => context.set(Object.fromEntries([...FILTERS, "cursor", "page"].map((it) => [it, ""])));
   const nothing = filtered
     ? empty("No matches", "No observer matches this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
-    : empty("No observer yet", "Create one here, or on a terminal with: everwatch observer create hello --kind ticker", h("a", { class: "button primary", href: "#/create" }, "New observer"));
+    : empty("No observer yet", "Create one here, or on a terminal with: everwatch observer create hello --kind ticker", may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null);
   return [
     h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null),
     filters(data, params, context),

@@ -3,12 +3,13 @@ import { call, get } from "./api.js";
 import { actOn } from "./observers.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
+import { may, readable } from "./session.js";
 import { counted, number, observerLink, table, time } from "./show.js";
 
 const PAGE = 50;
 
 async function load() {
-  const [failed, messages] = await Promise.all([get("/v1/observers", { status: "Failed", limit: PAGE, sort: "-created_at" }), get("/v1/parked", { limit: PAGE })]);
+  const [failed, messages] = await Promise.all([readable("observers:read", () => get("/v1/observers", { status: "Failed", limit: PAGE, sort: "-created_at" }), { items: [], total: 0 }), get("/v1/parked", { limit: PAGE })]);
   return { failed, messages };
 }
 
@@ -27,7 +28,7 @@ const failedPanel = ({ failed }, context) => h("section", { class: "panel across
     { title: "Attempts", class: "n", cell: (it) => number(it.attempt) },
     { title: "Since", class: "n when", cell: (it) => time(it.modified_at) },
     { title: "Cause", class: "text", cell: (it) => h("span", { title: it.last_error || it.reason }, it.reason || it.last_error) },
-    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => [button("Retry", `Retry ${it.name}`, () => actOn("retry", [it], context)), button("Delete", `Delete ${it.name}`, () => actOn("delete", [it], context), true)] },
+    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => !may("observers:operate") ? "" : [button("Retry", `Retry ${it.name}`, () => actOn("retry", [it], context)), button("Delete", `Delete ${it.name}`, () => actOn("delete", [it], context), true)] },
   ], failed.items),
   failed.total > failed.items.length ? h("p", { class: "fine" }, `The newest ${number(failed.items.length)}. `, h("a", { href: "#/observers?status=Failed" }, "All failed observers")) : null);
 
@@ -36,10 +37,10 @@ const messagesPanel = ({ messages }, context) => h("section", { class: "panel ac
   messages.items.length === 0 ? h("p", { class: "fine" }, "None. Messages that managers cannot read or apply are kept here unchanged.") : h("ul", { class: "messages" }, messages.items.map((it) =>
     h("li", { key: String(it.id) },
       h("header", { class: "row" }, h("strong", {}, it.reason), h("span", { class: "fine" }, `message ${it.id} from `, h("code", {}, it.queue), " · ", time(it.at)),
-        h("span", { class: "row end" }, button("Send back", `Send message ${it.id} back`, () => context.attempt(() => call("POST", `/v1/parked/${it.id}/retry`), `Message ${it.id} sent back.`)), button("Discard", `Discard message ${it.id}`, () => discard(it, context), true))),
+        !may("parked:write") ? null : h("span", { class: "row end" }, button("Send back", `Send message ${it.id} back`, () => context.attempt(() => call("POST", `/v1/parked/${it.id}/retry`), `Message ${it.id} sent back.`)), button("Discard", `Discard message ${it.id}`, () => discard(it, context), true))),
       h("details", {}, h("summary", {}, "Body", h("span", { class: "unseen" }, ` of message ${it.id}`), it.text === null ? " (base64)" : ""), h("pre", { tabindex: "0" }, it.text ?? it.body))))),
   messages.total > messages.items.length ? h("p", { class: "fine" }, `${counted(messages.items.length, "message")} of ${number(messages.total)} are shown.`) : null);
 
 const draw = (data, _route, context) => [h("header", { class: "head" }, h("h1", {}, "Failed and parked")), failedPanel(data, context), messagesPanel(data, context)];
 
-export const parked = { name: "parked", title: "Parked", load, draw };
+export const parked = { name: "parked", title: "Failed and parked", load, draw };

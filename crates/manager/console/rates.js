@@ -2,6 +2,7 @@
 import { call, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
+import { may } from "./session.js";
 import { bar, counted, empty, number, table } from "./show.js";
 
 const PAGE = 100;
@@ -39,13 +40,13 @@ async function remove(it, context) {
   await context.attempt(() => call("DELETE", path(it.key)), `Rate ${it.key} deleted.`);
 }
 
-const actions = (it, context) => h("span", { class: "row" },
+const actions = (it, context) => !may("rates:write") ? "" : h("span", { class: "row" },
   h("button", { type: "button", class: "button small", "aria-label": `Change ${it.key}`, onclick: () => change(it, context) }, "Change"),
   h("button", { type: "button", class: "button small danger", "aria-label": `Delete ${it.key}`, onclick: () => remove(it, context) }, "Delete"));
 
 const draw = ({ items, total }, _, context) => [
   h("header", { class: "head" }, h("h1", {}, "Rates"), h("p", { class: "total" }, number(total)),
-    h("button", { type: "button", class: "button", onclick: () => add(context) }, "New rate")),
+    may("rates:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => add(context) }, "New rate")) : null),
   items.length === 0 ? empty("No rates", "A rate says how many permits of a key all services together may use, for example how many requests a minute to one host.") : table("Rates", [
     { title: "Key", class: "name", cell: (it) => it.key },
     { title: "Rate", cell: said },

@@ -2,6 +2,7 @@
 import { call, get } from "./api.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
+import { may } from "./session.js";
 import { bar, counted, empty, number, observerLink, state, table, time } from "./show.js";
 
 const LISTED = 50, PAGE = 100;
@@ -28,6 +29,7 @@ async function ask(verb, it, context) {
 }
 
 function buttons(it, context) {
+  if (!may("rollouts:write")) return null;
   const button = (verb, word, danger) => h("button", { type: "button", key: verb, class: danger ? "button danger" : "button", onclick: () => ask(verb, it, context) }, word);
   const shown = { Running: ["pause", "revert", "cancel"], Paused: ["resume", "revert", "cancel"], Reverting: ["cancel"] }[it.state] ?? [];
   const words = { pause: "Pause", resume: "Resume", revert: "Revert", cancel: "Cancel rollout" };

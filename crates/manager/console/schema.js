@@ -48,6 +48,26 @@ export function control(field, held, wrong) {
     h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, wrong || hint));
 }
 
+/** Whether a field of this shape can say the value. */
+export function fits(field, value) {
+  if (value === undefined) return true;
+  const isLine = (it) => (typeof it === "string" ? !/\n|^\s|\s$|^$/.test(it) : typeof it === "object" && it !== null && "$secret" in it);
+  if (field.shape === "list") return Array.isArray(value) && value.every(isLine);
+  if (field.shape === "map") return value !== null && typeof value === "object" && Object.values(value).every(isLine);
+  if (field.shape === "text" || field.shape === "choice") return isLine(value);
+  if (field.shape === "number") return typeof value === "number";
+  return field.shape !== "boolean" || typeof value === "boolean";
+}
+
+/** A value of a spec, as it is typed into the field. */
+export function typedOf(field, value) {
+  const text = (it) => (typeof it === "string" ? it : JSON.stringify(it));
+  if (field.shape === "boolean") return value;
+  if (field.shape === "list") return value.map(text).join("\n");
+  if (field.shape === "map" && value !== null && typeof value === "object") return Object.entries(value).map(([name, it]) => `${name}=${text(it)}`).join("\n");
+  return field.shape === "json" ? JSON.stringify(value, null, 2) : text(value);
+}
+
 // A reference to a secret may stand in place of a text: it is written as in a spec.
 const text = (typed, fail) => {
   if (!/^\s*\{\s*"\$secret"/.test(typed)) return typed;

@@ -1,10 +1,12 @@
-// The services: how full, how fresh, which program.
+// The services: how full, how fresh, which program; cards for a few, a table for many.
 import { call, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
+import { may } from "./session.js";
 import { bar, bytes, counted, duration, empty, number, observerLink, state, table, time } from "./show.js";
 
-const CARDS = 200;
+const CARDS = 12;
+const ROWS = 500;
 const ORDER = ["suspect", "draining", "cordoned", "active", "standby"];
 
 async function load() {
@@ -58,7 +60,9 @@ async function rebalance(context) {
   if (answer) await order(context, () => call("POST", "/v1/rebalance:apply", {}), `Moving ${counted(moves, "observer")}.`);
 }
 
-function orders(it, context) {
+/** What a person may order of it. */
+export function orders(it, context) {
+  if (!may("services:operate")) return null;
   const button = (word, onclick) => h("button", { type: "button", class: "button", key: word, onclick }, word);
   const post = (verb, done) => order(context, () => call("POST", `${path(it)}/${verb}`), done);
   return h("div", { class: "row" },
@@ -67,7 +71,7 @@ function orders(it, context) {
     button("Resize", () => resize(it, context)));
 }
 
-function progress({ of, moved, waits }) {
+export function progress({ of, moved, waits }) {
   return h("div", { class: "drain", key: "drain" },
     h("p", { class: "fine" }, `Draining: ${number(moved)} of ${number(of)} moved`),
     bar(moved, of, `${number(moved)} of ${number(of)} moved`),
@@ -75,15 +79,17 @@ function progress({ of, moved, waits }) {
 }
 
 /** The observers whose code blocks a thread of the service. */
-function stalls({ stalled }) {
+export function stalls({ stalled }) {
   return h("p", { class: "fine warn", key: "stalled" }, "Stalled by ",
     stalled.flatMap((it, at) => [at ? ", " : null, observerLink(it), ` for ${duration(it.stalled_ms)}`]));
 }
 
+const link = (it) => h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, it.name);
+
 function card(it, context) {
   const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));
   return h("li", { class: "card", key: it.id, "data-state": it.state },
-    h("header", {}, h("h2", {}, it.name), state(it.state)),
+    h("header", {}, h("h2", {}, link(it)), state(it.state)),
     h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free${it.weight_max > 1 ? `, greatest weight ${number(it.weight_max)}` : ""}`)),
     bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
     it.drain ? progress(it.drain) : null,
@@ -97,24 +103,55 @@ function card(it, context) {
     h("a", { class: "more", href: `#/observers?service=${it.id}` }, "Its observers", h("span", { class: "unseen" }, ` (${it.name})`)));
 }
 
-function draw({ living, over, total }, route, context) {
-  const sorted = living.toSorted((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || a.name.localeCompare(b.name, "en", { numeric: true }));
+const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
+const SORTS = {
+  name: byName, state: (a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || byName(a, b), pool: (a, b) => a.pool.localeCompare(b.pool) || byName(a, b),
+  used: (a, b) => a.held / Math.max(a.capacity, 1) - b.held / Math.max(b.capacity, 1) || byName(a, b), heartbeat: (a, b) => a.last_heartbeat_at.localeCompare(b.last_heartbeat_at), version: (a, b) => a.version.localeCompare(b.version) || byName(a, b),
+};
+
+/** Sorted as the address says: problems first, unless a column is chosen. */
+function arranged(living, params) {
+  const name = params.get("sort") ?? "state", sort = SORTS[name.replace("-", "")] ?? SORTS.state;
+  return living.toSorted((a, b) => (name.startsWith("-") ? sort(b, a) : sort(a, b)));
+}
+
+function rows(living, params, context) {
+  const now = params.get("sort") ?? "state";
+  const head = (title, name) => h("button", { type: "button", class: "sort", "aria-label": `Sort by ${title.toLowerCase()}`, onclick: () => context.set({ sort: now === name ? `-${name}` : name }) },
+    title, h("span", { "aria-hidden": "true" }, now === name ? " ↑" : now === `-${name}` ? " ↓" : ""));
+  return table("Services", [
+    { title: head("Service", "name"), class: "name", cell: link },
+    { title: head("State", "state"), cell: (it) => state(it.state) },
+    { title: head("Pool", "pool"), cell: (it) => it.pool },
+    { title: head("Used", "used"), class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
+    { title: "Held", class: "n", cell: (it) => `${number(it.held)} of ${number(it.capacity)}` },
+    { title: head("Last heartbeat", "heartbeat"), class: "when", cell: (it) => time(it.last_heartbeat_at) },
+    { title: "Memory", class: "n", cell: (it) => (it.resident_bytes == null ? "–" : bytes(it.resident_bytes)) },
+    { title: head("Version", "version"), cell: (it) => it.version },
+    { title: "Host", class: "text", cell: (it) => it.host },
+  ], living.slice(0, ROWS));
+}
+
+function draw({ living, over, total }, { params }, context) {
+  const sorted = arranged(living, params), asCards = living.length <= CARDS;
   const late = over.toSorted((a, b) => b.modified_at.localeCompare(a.modified_at)).slice(0, 20);
   return [
     h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, `${number(living.length)} living`),
-      living.length > 1 ? h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance") : null),
-    living.length === 0 ? empty("No services", "Observers wait for a service. Start one with: everwatch run service") : h("ul", { class: "cards" }, sorted.slice(0, CARDS).map((it) => card(it, context))),
-    sorted.length > CARDS ? h("p", { class: "fine" }, `${CARDS} of ${counted(sorted.length, "service")} shown, problems first.`) : null,
-    late.length ? h("section", { class: "panel across" }, h("h2", {}, "Ended lately"), table("Ended lately", [
-      { title: "Name", cell: (it) => it.name },
-      { title: "State", cell: (it) => state(it.state) },
-      { title: "Ended", class: "n when", cell: (it) => time(it.modified_at) },
-      { title: "Last heartbeat", class: "n when", cell: (it) => time(it.last_heartbeat_at) },
-      { title: "Host", cell: (it) => it.host },
-      { title: "Incarnation", cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
-    ], late)) : null,
+      living.length > 1 && may("services:operate") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance")) : null),
+    living.length === 0 ? empty("No services", "Observers wait for a service. Start one with: everwatch run service") : asCards ? h("ul", { class: "cards" }, sorted.map((it) => card(it, context))) : rows(sorted, params, context),
+    sorted.length > ROWS ? h("p", { class: "fine" }, `${number(ROWS)} of ${counted(sorted.length, "service")} shown.`) : null,
+    late.length ? h("section", { class: "panel across" }, h("h2", {}, "Ended lately"), endedTable(late)) : null,
     total > living.length + over.length ? h("p", { class: "fine" }, `The first ${number(living.length + over.length)} of ${counted(total, "service")} shown.`) : null,
   ];
 }
+
+export const endedTable = (items) => table("Ended lately", [
+  { title: "Name", cell: link },
+  { title: "State", cell: (it) => state(it.state) },
+  { title: "Ended", class: "when", cell: (it) => time(it.modified_at) },
+  { title: "Last heartbeat", class: "when", cell: (it) => time(it.last_heartbeat_at) },
+  { title: "Host", cell: (it) => it.host },
+  { title: "Incarnation", cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
+], items);
 
 export const services = { name: "services", title: "Services", load, draw };

@@ -1,4 +1,5 @@
 // How numbers, times and states are written, the same in every view.
+import { exact } from "./clock.js";
 import { h } from "./dom.js";
 
 /** The healthy one first; an observer that is not to run has none. */
@@ -38,12 +39,20 @@ function ago(at) {
   return `${ms < 10000 ? `${Math.floor(ms / 1000)} s` : duration(ms)} ago`;
 }
 
-const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-
 /** Relative, with the exact one on hover. */
 export function time(at) {
   if (!at) return h("span", { class: "none" }, "–");
-  return h("time", { datetime: at, title: `${EXACT.format(new Date(at))} (${at})` }, ago(at));
+  return h("time", { datetime: at, title: exact(at) }, ago(at));
+}
+
+const MOMENT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/;
+
+/** A sentence of a manager, with its times relative like all others. */
+export function timed(text) {
+  const found = MOMENT.exec(text ?? "");
+  if (!found) return text ?? "";
+  const before = text.slice(0, found.index).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word));
+  return [before, time(found[0]), timed(text.slice(found.index + found[0].length))];
 }
 
 export function tick() {
@@ -55,9 +64,11 @@ export function tick() {
 
 /** Health where there is one, else the status. */
 export const standing = (it) => it.health ?? it.status;
-export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: `status ${it.status}${it.reason_code ? `, ${it.reason_code}` : ""}` },
+export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: it.reason || undefined },
   it.health === "restarting" && it.restarts > 0 ? `${word("restarting")} · ${number(it.restarts)}×` : word(standing(it)));
-export const state = (name) => h("span", { class: "status", "data-state": name }, name);
+export const state = (name) => h("span", { class: "status", "data-state": name }, word(name));
+/** The health of an observer as a pill, for the head of its page. */
+export const pill = (it, text) => h("span", { class: "status pill", "data-status": standing(it) }, text ?? word(standing(it)));
 
 export function bar(part, whole, label) {
   const share = whole > 0 ? Math.min(1, part / whole) : 0;
@@ -75,7 +86,7 @@ export function empty(title, text, ...actions) {
 }
 
 export const EVENT_WORDS = {
-  created: "created", changed: "changed", pause_requested: "pause requested", resume_requested: "resume requested",
+  created: "created", adopted: "adopted", scheduled: "scheduled", waiting: "waiting for a slot", admitted: "admitted", duplicated: "ran twice", withdrawn: "withdrawn", crash_looping: "crash-looping", messages_refused: "messages refused", changed: "changed", pause_requested: "pause requested", resume_requested: "resume requested",
   restart_requested: "restart requested", preempted: "preempted", delete_requested: "delete requested", trigger_requested: "execution requested", republished: "republished", started: "started",
   restarted: "started again", errored: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
   completed: "completed", failed: "failed", deleted: "deleted", service_registered: "service registered", service_suspect: "service silent",
@@ -88,7 +99,7 @@ export const EVENT_WORDS = {
   service_draining: "drain begun", service_drained: "drained", service_resized: "resized", rebalanced: "rebalanced",
   suspected: "suspected", quarantine_capped: "quarantine capped",
 };
-const BAD = new Set(["errored", "refused", "failed", "service_suspect", "service_lost", "republish_capped", "rollout_reverting", "batch_incomplete"]);
+const BAD = new Set(["errored", "refused", "failed", "service_suspect", "service_lost", "republish_capped", "crash_looping", "duplicated", "messages_refused", "rollout_reverting", "batch_incomplete"]);
 const GOOD = new Set(["started", "completed", "service_registered", "rollout_finished", "batch_completed"]);
 
 export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) ? "bad" : GOOD.has(it) ? "good" : "plain" }, EVENT_WORDS[it] ?? it);

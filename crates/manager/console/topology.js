@@ -6,6 +6,8 @@ import { HEALTHS, bar, counted, empty, number, standing, state, word } from "./s
 const CELLS = 1000;
 /** Up to so many slots in all, free ones are drawn too. */
 const SLOTS = 1200;
+/** Up to so many observers, each cell is a link. */
+const LINKS = 240;
 const FLIGHTS = 300;
 const FLIGHT_MS = 700;
 /** A box that ended stays so long, to be seen. */
@@ -18,21 +20,23 @@ async function load({ params }) {
   return { items: page.items, total: page.total, services: services.items.filter((it) => !it.is_deleted || Date.parse(it.modified_at) > lately) };
 }
 
-const cell = (it) => h("span", { class: "cell", key: it.id, "data-status": standing(it), title: `${it.name} · ${word(standing(it))}${it.reason ? ` · ${it.reason}` : ""}` });
+const said = (it) => `${it.name} · ${word(standing(it))}${it.reason ? ` · ${it.reason}` : ""}`;
+/** A few cells are links that the keyboard reaches; many would only be in its way. */
+const cell = (it, isLink) => (isLink ? h("a", { class: "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/observers/${it.id}` }) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
 
-function cells(label, items, free = 0) {
+function cells(label, items, areLinks, free = 0) {
   const open = (event) => { const id = event.target.dataset.key; if (id) location.hash = `#/observers/${id}`; };
-  return h("div", { class: "cells", role: "img", "aria-label": `${label}: ${counted(items.length, "observer")} drawn`, onclick: open }, items.map(cell), Array.from({ length: free }, () => h("span", { class: "slot" })));
+  return h("div", { class: "cells", role: areLinks ? "group" : "img", "aria-label": `${label}: ${counted(items.length, "observer")} drawn`, onclick: areLinks ? null : open }, items.map((it) => cell(it, areLinks)), Array.from({ length: free }, () => h("span", { class: "slot" })));
 }
 
 /** What is held is counted from the observers where all are drawn: heartbeats of services say it seconds later. */
-function box(service, items, all, withSlots) {
+function box(service, items, { all, withSlots, areLinks }) {
   const held = all ? items.length : service.held;
   return h("li", { class: "box", key: service.id, "data-state": service.state, "data-name": service.name },
-    h("header", {}, h("h2", {}, h("a", { href: `#/observers?service=${service.id}` }, service.name)), service.state === "active" ? null : state(service.state),
+    h("header", {}, h("h2", {}, h("a", { href: `#/services/${encodeURIComponent(service.name)}` }, service.name)), service.state === "active" ? null : state(service.state),
       h("span", { class: "fine" }, service.is_deleted ? "" : `${number(held)} / ${number(service.capacity)}`)),
     bar(held, service.capacity, `${number(held)} of ${number(service.capacity)} slots used`),
-    cells(service.name, items, withSlots && service.state === "active" ? Math.max(service.capacity - items.length, 0) : 0));
+    cells(service.name, items, areLinks, withSlots && service.state === "active" ? Math.max(service.capacity - items.length, 0) : 0));
 }
 
 function draw({ items, total, services }) {
@@ -43,14 +47,15 @@ function draw({ items, total, services }) {
   const slots = services.reduce((sum, it) => sum + (it.is_deleted ? 0 : it.capacity), 0);
   const all = total <= items.length, withSlots = slots <= SLOTS && all;
   const drawn = withSlots ? Math.max(slots, items.length) : items.length;
+  const areLinks = items.length <= LINKS;
   const size = drawn <= 240 ? "few" : drawn <= 600 ? "some" : "many";
   return [
     h("header", { class: "head" }, h("h1", {}, "Topology"), h("p", { class: "total" }, total > items.length ? `${number(items.length)} of ${number(total)} observers drawn; the bars count all` : counted(total, "observer")),
       h("ul", { class: "key" }, HEALTHS.map((it) => h("li", {}, h("span", { class: "cell", "data-status": it }), it)))),
     services.length === 0 && total === 0 ? empty("Nothing to draw", "No service runs and no observer exists.") : null,
     h("ul", { class: "boxes", "data-size": size },
-      adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift)) : null,
-      sorted.map((it) => box(it, of.get(it.id) ?? [], all, withSlots))),
+      adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift, areLinks)) : null,
+      sorted.map((it) => box(it, of.get(it.id) ?? [], { all, withSlots, areLinks }))),
   ];
 }
 

@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 /// Only what this manager serves; no markup from text, no inline script or style.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
 struct File {
@@ -28,34 +28,75 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
+const FONT: &str = "font/woff2";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 const FILES: &[File] = files! {
     "/": "index.html", HTML;
-    "/console/style.css": "style.css", CSS;
+    "/console/css/tokens.css": "css/tokens.css", CSS;
+    "/console/css/frame.css": "css/frame.css", CSS;
+    "/console/css/parts.css": "css/parts.css", CSS;
+    "/console/css/lanes.css": "css/lanes.css", CSS;
     "/console/icon.svg": "icon.svg", SVG;
-    "/console/app.js": "app.js", SCRIPT;
+    "/console/fonts/inter.woff2": "fonts/inter.woff2", FONT;
+    "/console/fonts/jetbrains-mono.woff2": "fonts/jetbrains-mono.woff2", FONT;
+    "/console/fonts/licences.txt": "fonts/licences.txt", TEXT;
     "/console/api.js": "api.js", SCRIPT;
-    "/console/dom.js": "dom.js", SCRIPT;
-    "/console/show.js": "show.js", SCRIPT;
-    "/console/live.js": "live.js", SCRIPT;
+    "/console/app.js": "app.js", SCRIPT;
     "/console/ask.js": "ask.js", SCRIPT;
-    "/console/schema.js": "schema.js", SCRIPT;
-    "/console/overview.js": "overview.js", SCRIPT;
-    "/console/observers.js": "observers.js", SCRIPT;
-    "/console/observer.js": "observer.js", SCRIPT;
-    "/console/times.js": "times.js", SCRIPT;
-    "/console/versions.js": "versions.js", SCRIPT;
-    "/console/logs.js": "logs.js", SCRIPT;
-    "/console/create.js": "create.js", SCRIPT;
-    "/console/services.js": "services.js", SCRIPT;
+    "/console/audit.js": "audit.js", SCRIPT;
     "/console/batches.js": "batches.js", SCRIPT;
-    "/console/rollouts.js": "rollouts.js", SCRIPT;
-    "/console/topology.js": "topology.js", SCRIPT;
-    "/console/limits.js": "limits.js", SCRIPT;
-    "/console/login.js": "login.js", SCRIPT;
-    "/console/rates.js": "rates.js", SCRIPT;
-    "/console/parked.js": "parked.js", SCRIPT;
+    "/console/clock.js": "clock.js", SCRIPT;
+    "/console/copy.js": "copy.js", SCRIPT;
+    "/console/create-text.js": "create-text.js", SCRIPT;
+    "/console/create.js": "create.js", SCRIPT;
+    "/console/definition.js": "definition.js", SCRIPT;
+    "/console/diff.js": "diff.js", SCRIPT;
+    "/console/doctor.js": "doctor.js", SCRIPT;
+    "/console/dom.js": "dom.js", SCRIPT;
+    "/console/edit.js": "edit.js", SCRIPT;
+    "/console/editor.js": "editor.js", SCRIPT;
     "/console/events.js": "events.js", SCRIPT;
+    "/console/glyphs.js": "glyphs.js", SCRIPT;
+    "/console/incident-text.js": "incident-text.js", SCRIPT;
+    "/console/incidents.js": "incidents.js", SCRIPT;
+    "/console/keys.js": "keys.js", SCRIPT;
+    "/console/kinds.js": "kinds.js", SCRIPT;
+    "/console/lanes-scale.js": "lanes-scale.js", SCRIPT;
+    "/console/lanes.js": "lanes.js", SCRIPT;
+    "/console/limits.js": "limits.js", SCRIPT;
+    "/console/live.js": "live.js", SCRIPT;
+    "/console/log-tail.js": "log-tail.js", SCRIPT;
+    "/console/login.js": "login.js", SCRIPT;
+    "/console/logs.js": "logs.js", SCRIPT;
+    "/console/namespaces.js": "namespaces.js", SCRIPT;
+    "/console/nav.js": "nav.js", SCRIPT;
+    "/console/observer.js": "observer.js", SCRIPT;
+    "/console/observers.js": "observers.js", SCRIPT;
+    "/console/overview.js": "overview.js", SCRIPT;
+    "/console/palette.js": "palette.js", SCRIPT;
+    "/console/parked.js": "parked.js", SCRIPT;
+    "/console/pools.js": "pools.js", SCRIPT;
+    "/console/problems.js": "problems.js", SCRIPT;
+    "/console/range.js": "range.js", SCRIPT;
+    "/console/rates.js": "rates.js", SCRIPT;
+    "/console/ring.js": "ring.js", SCRIPT;
+    "/console/roles.js": "roles.js", SCRIPT;
+    "/console/rollouts.js": "rollouts.js", SCRIPT;
+    "/console/runs.js": "runs.js", SCRIPT;
+    "/console/safe-mode.js": "safe-mode.js", SCRIPT;
+    "/console/schema.js": "schema.js", SCRIPT;
+    "/console/service.js": "service.js", SCRIPT;
+    "/console/services.js": "services.js", SCRIPT;
+    "/console/session.js": "session.js", SCRIPT;
+    "/console/show.js": "show.js", SCRIPT;
+    "/console/spare.js": "spare.js", SCRIPT;
+    "/console/times.js": "times.js", SCRIPT;
+    "/console/tokens.js": "tokens.js", SCRIPT;
+    "/console/topology.js": "topology.js", SCRIPT;
+    "/console/versions.js": "versions.js", SCRIPT;
+    "/console/views.js": "views.js", SCRIPT;
+    "/console/yaml.js": "yaml.js", SCRIPT;
 };
 
 /// Every file under its path.

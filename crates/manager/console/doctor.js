@@ -1,0 +1,60 @@
+// The doctor: what it found, what follows from it, and the cure, which the console carries out where the API can.
+import { call, get } from "./api.js";
+import { confirm } from "./ask.js";
+import { copyButton } from "./copy.js";
+import { h } from "./dom.js";
+import { may } from "./session.js";
+import { empty, number, state } from "./show.js";
+
+const ORDER = ["critical", "warning", "info"];
+
+/** Commands of cures that the API offers: what the button says, what it needs, and what it sends. */
+const CURES = [
+  { like: /^everwatch safe-mode off$/, word: () => "End safe mode", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
+  { like: /^everwatch service capacity (\S+) (\d+)$/, word: (name, slots) => `Set ${name} to ${slots} slots`, needs: "services:operate", send: (name, slots) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: Number(slots) }) },
+  { like: /^everwatch service (cordon|uncordon) (\S+)$/, word: (verb, name) => `${verb === "cordon" ? "Cordon" : "Uncordon"} ${name}`, needs: "services:operate", send: (verb, name) => call("POST", `/v1/services/${encodeURIComponent(name)}/${verb}`) },
+  { like: /^everwatch observer (retry|pause|resume|restart) ([\w.-]+)$/, word: (verb, name) => `${verb[0].toUpperCase()}${verb.slice(1)} ${name}`, needs: "observers:operate", send: (verb, name) => call("POST", `/v1/observers/${encodeURIComponent(name)}/${verb}`) },
+];
+
+const commands = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, it]) => it);
+/** Text between backticks is what one types. */
+export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
+
+function links(it) {
+  const [, sort, name] = /^(observer|service|pool) (\S+)$/.exec(it.subject) ?? [];
+  const found = { observer: ["Open the observer", `#/observers/${name}`], service: ["Open the service", `#/services/${name}`], pool: ["Observers of the pool", `#/observers?pool=${name}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
+  return found ? h("a", { class: "button small", href: found[1] }, found[0]) : null;
+}
+
+async function carryOut(it, cure, groups, context) {
+  const word = cure.word(...groups);
+  if (await confirm({ title: `${word}?`, lines: [it.what, it.why], action: word, danger: false })) await context.attempt(() => cure.send(...groups), `${word}: done.`);
+}
+
+const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.needs));
+
+/** Each command with a button that copies it. */
+const copyable = (text) => text.split("`").map((part, at) => (at % 2 ? h("span", {}, h("code", {}, part), copyButton(part, "Copy", `Copy ${part}`)) : part));
+
+function buttons(it, context) {
+  const found = commands(it.cure).map((text) => ({ text, cure: cureOf(text) })).filter(({ cure }) => cure);
+  return h("p", { class: "row" }, found.map(({ text, cure }) => {
+    const groups = cure.like.exec(text).slice(1);
+    return h("button", { type: "button", class: "button small primary", key: text, onclick: () => carryOut(it, cure, groups, context) }, cure.word(...groups));
+  }), links(it));
+}
+
+const finding = (it, context) => h("li", { class: "panel finding", key: `${it.code}-${it.subject}`, "data-state": it.severity },
+  h("header", {}, h("h2", {}, it.what), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
+  h("dl", { class: "told" }, [["Subject", it.subject], ["Effect", coded(it.why)], ["Cure", copyable(it.cure)]].map(([title, value]) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value)))),
+  buttons(it, context));
+
+function draw({ items }, _route, context) {
+  const sorted = items.toSorted((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
+  return [
+    h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, number(items.length)), h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"))),
+    items.length === 0 ? empty("No findings", "The doctor checks the broker, the database, services, capacity and observers. It found nothing that needs a person.") : h("ul", { class: "stack" }, sorted.map((it) => finding(it, context))),
+  ];
+}
+
+export const doctor = { name: "doctor", title: "Doctor", load: () => get("/v1/doctor"), draw };

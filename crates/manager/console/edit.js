@@ -1,0 +1,65 @@
+// Edit in place: the draft of one observer, saved only if nobody has changed the observer meanwhile.
+import { Refused, call, tagged } from "./api.js";
+import { toast } from "./ask.js";
+import { mergePatch } from "./definition.js";
+import { h } from "./dom.js";
+import { draftOf, editor } from "./editor.js";
+
+let draft = null;
+
+const path = (id) => `/v1/observers/${encodeURIComponent(id)}`;
+
+async function begin(id, mode) {
+  const { tag } = await tagged(path(id));
+  const newest = (await call("GET", `${path(id)}/versions?limit=1`)).items[0];
+  draft = draftOf(newest.definition, newest.definition, { id, tag, version: newest.version, conflict: null, mode });
+}
+
+async function save(it, context) {
+  const body = mergePatch(draft.before, draft.definition);
+  draft.saving = true;
+  context.redraw();
+  try {
+    await call("PATCH", path(it.id), body, { "content-type": "application/merge-patch+json", "if-match": draft.tag });
+    draft = null;
+    toast("Saved.", "good");
+    context.set({ edit: "", tab: "versions" });
+    return;
+  } catch (error) {
+    if (!draft) throw error;
+    if (error instanceof Refused && error.status === 412) draft.conflict = error.message;
+    else if (error instanceof Refused && error.errors.length) draft.wrong = error.errors;
+    else toast(error.message);
+  }
+  draft.saving = false;
+  context.redraw();
+}
+
+/** What is stored now becomes what is compared; what was typed stays. */
+async function rebase(it, context) {
+  const { tag } = await tagged(path(it.id));
+  const newest = (await call("GET", `${path(it.id)}/versions?limit=1`)).items[0];
+  Object.assign(draft, { before: newest.definition, tag, version: newest.version, conflict: null });
+  context.redraw();
+}
+
+function conflict(it, context) {
+  if (!draft.conflict && it.definition_version === draft.version) return null;
+  return h("div", { class: "notice", key: "conflict", role: "alert" }, h("strong", {}, "Somebody has changed this observer meanwhile. "), "Nothing is overwritten. Compare your draft with what is stored now, then save.",
+    h("p", { class: "row" }, h("button", { type: "button", class: "button small", onclick: () => rebase(it, context) }, `Compare with version ${it.definition_version}`)));
+}
+
+/** Reads what the editor needs; nothing without `edit` in the address. */
+export async function loadEdit(it, params) {
+  const mode = params.get("edit");
+  if (!mode) { draft = null; return null; }
+  if (draft?.id !== it.id) await begin(it.id, ["form", "yaml", "json"].includes(mode) ? mode : "form");
+  return (await call("GET", "/v1/kinds")).items;
+}
+
+export const editPanel = (it, kinds, context) => editor(draft, kinds, {
+  title: `Edit ${it.name}`, word: `Save version ${it.definition_version + 1}`, save: () => save(it, context),
+  cancel: () => { draft = null; context.set({ edit: "" }); }, notice: conflict(it, context),
+}, context);
+
+export const isEditing = (it) => draft?.id === it.id;

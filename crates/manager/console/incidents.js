@@ -1,0 +1,78 @@
+// Incidents: the list of a day, and the page of one.
+import { get } from "./api.js";
+import { exact } from "./clock.js";
+import { copyButton } from "./copy.js";
+import { h } from "./dom.js";
+import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
+import { causeGlyph, lanesPanel, room } from "./lanes.js";
+import { earliest } from "./lanes-scale.js";
+import { bar, counted, duration, empty, number, observerLink, table, time } from "./show.js";
+
+const AROUND_MS = 120000;
+const MOVED = 500;
+const CAUSES = { lost: "The service was killed, or silent for too long.", stopped: "The service handed its observers over when it stopped.", handed_over: "The service handed observers over and lives." };
+
+export const incidentList = (incidents) => h("ul", { class: "incident-list" }, incidents.map((it) => h("li", { key: `${it.from}-${it.since}` },
+  causeGlyph(it),
+  h("div", {}, h("a", { class: "title", href: incidentHref(it) }, incidentTitle(it)), h("p", { class: "said" }, `${gaps(it)} · to ${targets(it)}`)),
+  h("span", { class: "side-of" }, time(it.since), copyButton(incidentLine(it), "Copy", `Copy ${incidentTitle(it)} as one line`)))));
+
+const newestFirst = (all) => all.toSorted((a, b) => b.since.localeCompare(a.since));
+
+async function load() {
+  const picture = await get("/v1/timeline", { since: "24h", columns: 1 });
+  return { incidents: newestFirst(picture.incidents), completeSince: picture.complete_since };
+}
+
+const draw = ({ incidents, completeSince }) => [
+  h("header", { class: "head" }, h("h1", {}, "Incidents"), h("p", { class: "total" }, number(incidents.length)), h("p", { class: "fine" }, "in the last 24 hours")),
+  incidents.length === 0 ? empty("No incidents", "When observers move from one service to others, the moves that belong together appear here, with their gaps and overlaps.") : h("section", { class: "panel" }, incidentList(incidents)),
+  completeSince ? h("p", { class: "fine" }, `Events before ${exact(completeSince)} are not kept any more.`) : null,
+];
+
+async function loadOne({ parts: [, from, since] }) {
+  const at = Date.parse(since ?? "");
+  if (Number.isNaN(at)) return { from, it: null };
+  const day = await get("/v1/timeline", { since: "24h", columns: 1, service: from });
+  const it = day.incidents.find((one) => one.from === from && Date.parse(one.since) === at);
+  if (!it) return { from, it: null };
+  const until = new Date(Math.min(untilOf(it) + 2 * AROUND_MS, Date.now())).toISOString();
+  const [picture, services, starts] = await Promise.all([
+    get("/v1/timeline", { since: new Date(Math.max(at - AROUND_MS, earliest())).toISOString(), until, columns: Math.round(room() / 2), service: [from, ...Object.keys(it.to)] }),
+    get("/v1/services", { limit: 1000 }), get("/v1/events", { type: "started", details: true, limit: MOVED })]);
+  const within = (event) => event.gap_ms !== null && Date.parse(event.at) >= at - 1000 && Date.parse(event.at) <= untilOf(it) + 1000 && event.service?.name in it.to;
+  return { from, it, picture, services: services.items, moves: starts.items.filter(within) };
+}
+
+export const capacities = (services) => new Map(services.filter((it) => !it.is_deleted).map((it) => [it.name, it.capacity]));
+
+const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
+
+const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Where they went"), h("ul", { class: "flow" },
+  Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`), h("span", { class: "n" }, number(count))))));
+
+const movesPanel = (moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "Their starts are older than the newest events that this page reads.") : table("Observers that moved", [
+  { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
+  { title: "To", cell: (event) => event.service?.name ?? "" },
+  { title: "Gap", class: "n", cell: (event) => duration(event.gap_ms) },
+  { title: "Overlap", class: "n", cell: (event) => (event.overlap_ms ? duration(event.overlap_ms) : "0") },
+], moves.toSorted((a, b) => b.gap_ms - a.gap_ms).slice(0, 50)));
+
+function drawOne({ from, it, picture, services, moves }, _route, context) {
+  const crumb = h("p", { class: "crumb" }, h("a", { href: "#/incidents" }, "Incidents"), " / ", from);
+  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, "Incident")), empty("This incident is not kept any more", "The timeline holds the incidents of the last 24 hours. Older moves are among the events.", h("a", { class: "button", href: "#/incidents" }, "Incidents"), h("a", { class: "button", href: "#/events?type=started" }, "Events"))];
+  const line = incidentLine(it);
+  return [
+    h("header", { class: "head" }, crumb, h("h1", {}, incidentTitle(it)), h("p", { class: "total" }, time(it.since))),
+    h("p", { class: "why" }, CAUSES[it.cause] ?? ""),
+    h("section", { class: "panel across", key: "line" }, h("header", {}, h("h2", {}, "As one line"), h("span", { class: "row end" }, copyButton(line), copyButton(location.href, "Copy link"))), h("p", { class: "incident-line" }, line)),
+    h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, fact("Moved", number(it.moved)), fact("Median gap", duration(it.gap_ms_median)), fact("p99", duration(it.gap_ms_p99)),
+      fact("Longest gap", duration(it.gap_ms_max)), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact("From first to last", duration(Math.max(untilOf(it) - Date.parse(it.since), 0))))),
+    lanesPanel(picture, capacities(services), { title: "Two minutes before, four after", context }),
+    h("div", { class: "panels", key: "panels" }, movesPanel(moves), flow(it)),
+    h("p", { class: "fine" }, `${counted(picture.marks.length, "event")} of services in this time. `, h("a", { href: `#/events?type=service_lost,service_suspect,service_gone,service_registered,service_draining,service_drained` }, "Events of services")),
+  ];
+}
+
+export const incidents = { name: "incidents", title: "Incidents", load, draw };
+export const incident = { name: "incident", title: "Incident", load: loadOne, draw: drawOne };

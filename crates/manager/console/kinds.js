@@ -1,0 +1,66 @@
+// Kinds: which code services offer, and what each takes as its spec.
+import { get } from "./api.js";
+import { copyButton } from "./copy.js";
+import { asCommand } from "./definition.js";
+import { h } from "./dom.js";
+import { coded } from "./doctor.js";
+import { fields } from "./schema.js";
+import { may, readable } from "./session.js";
+import { bar, empty, number, state, table } from "./show.js";
+import { toYaml } from "./yaml.js";
+
+const first = (text) => (text ?? "").split("\n\n")[0].replaceAll("\n", " ");
+const link = (it) => h("a", { href: `#/kinds/${encodeURIComponent(it.name)}` }, it.name);
+
+const draw = ({ items }) => [
+  h("header", { class: "head" }, h("h1", {}, "Kinds"), h("p", { class: "total" }, number(items.length))),
+  items.length === 0 ? empty("No kinds", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services")) : table("Kinds", [
+    { title: "Kind", class: "name", cell: link },
+    { title: "Services", class: "n", cell: (it) => number(it.services) },
+    { title: "Pools", cell: (it) => it.pools.join(", ") },
+    { title: "Members of the spec", class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
+    { title: "What it does", class: "text", cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
+  ], items),
+];
+
+async function loadOne({ parts }) {
+  const [kinds, services, used] = await Promise.all([get("/v1/kinds"), readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), readable("observers:read", () => get("/v1/observers", { kind: parts[1], limit: 1 }), { total: 0, items: [] })]);
+  return { name: parts[1], it: kinds.items.find((one) => one.name === parts[1]), services: services.items.filter((one) => !one.is_deleted && one.kinds.includes(parts[1])), used };
+}
+
+const SAMPLES = { text: "…", number: 1, boolean: true, list: ["…"], map: {}, json: {} };
+
+/** The example of the schema, or else one value for each required member. */
+function example(it, all) {
+  const given = it.schema?.examples?.[0] ?? it.schema?.example;
+  const value = (field) => { const own = it.schema?.properties?.[field.name]; return own?.examples?.[0] ?? own?.example ?? field.fallback ?? field.choices?.[0] ?? SAMPLES[field.shape]; };
+  return { name: `my-${it.name}`, kind: it.name, spec: given ?? Object.fromEntries((all ?? []).filter((field) => field.required).map((field) => [field.name, value(field)])) };
+}
+
+function drawOne({ name, it, services, used }) {
+  const crumb = h("p", { class: "crumb" }, h("a", { href: "#/kinds" }, "Kinds"), " /");
+  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), empty("No living service offers this kind", "Observers of this kind wait until a service that offers it runs.", h("a", { class: "button", href: `#/observers?kind=${encodeURIComponent(name)}` }, "Its observers"))];
+  const all = fields(it.schema), sample = example(it, all);
+  const paragraphs = (it.schema?.description ?? "").split("\n\n").filter(Boolean);
+  return [
+    h("header", { class: "head" }, crumb, h("h1", {}, name), h("a", { href: `#/observers?kind=${encodeURIComponent(name)}` }, `${number(used.total)} observers`),
+      may("observers:create") ? h("div", { class: "row end" }, h("a", { class: "button primary", href: `#/create?kind=${encodeURIComponent(name)}` }, "New observer of this kind")) : null),
+    ...paragraphs.map((text) => h("p", { class: "prose" }, coded(text.replaceAll("\n", " ")))),
+    h("section", { class: "panel", key: "spec" }, h("h2", {}, "Spec"), all === null ? h("p", { class: "fine" }, "The services describe no schema: any JSON is accepted.") : all.length === 0 ? h("p", { class: "fine" }, "This kind takes no arguments.") : table("Spec", [
+      { title: "Member", cell: (field) => h("code", {}, field.name) },
+      { title: "Type", cell: (field) => (field.choices ? field.choices.join(" | ") : field.shape) },
+      { title: "Required", cell: (field) => (field.required ? "required" : "") },
+      { title: "Default", cell: (field) => (field.fallback === undefined || field.fallback === null ? "" : h("code", {}, JSON.stringify(field.fallback))) },
+      { title: "Meaning", class: "about", cell: (field) => coded(field.about.replaceAll("\n", " ")) },
+    ], all)),
+    h("div", { class: "panels", key: "more" },
+      h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Example"), h("span", { class: "seg end" }, copyButton(toYaml(sample), "Copy YAML"), copyButton(asCommand(sample), "Copy as CLI"))), h("pre", { tabindex: "0" }, toYaml(sample))),
+      h("section", { class: "panel" }, h("h2", {}, `${number(services.length)} services offer it`), table("Services that offer it", [
+        { title: "Service", cell: (row) => h("a", { href: `#/services/${encodeURIComponent(row.name)}` }, row.name) }, { title: "Pool", cell: (row) => row.pool }, { title: "State", cell: (row) => state(row.state) },
+        { title: "Used", class: "progress", cell: (row) => bar(row.held, row.capacity, `${row.held} of ${row.capacity}`) }, { title: "Version", cell: (row) => row.version },
+      ], services.slice(0, 50)))),
+  ];
+}
+
+export const kinds = { name: "kinds", title: "Kinds", load: () => get("/v1/kinds"), draw };
+export const kind = { name: "kind", title: "Kind", load: loadOne, draw: drawOne };

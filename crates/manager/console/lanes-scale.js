@@ -1,0 +1,70 @@
+// The numbers behind the failover timeline: which lanes are shown, where moments are, and what a lane held at one.
+
+export const SPANS = { "15m": ["15 min", 900000], "1h": ["1 h", 3600000], "24h": ["24 h", 86400000] };
+const LANES = 12;
+const DAY_MS = 86400000;
+/** The earliest time for which the timeline can be asked, with time for the request to arrive. */
+export const earliest = () => Date.now() - DAY_MS + 10000;
+const FOLDED_COLUMNS = 160;
+const STEPS_MS = [5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600].map((it) => it * 1000);
+
+/** What the request for the picture says, from the address. */
+export function spanOf(params) {
+  const since = params.get("since"), until = params.get("until");
+  // A kept address may name a time that the timeline has forgotten.
+  if (since && until && Date.parse(since) > Date.now() - DAY_MS) return { since, until };
+  const span = params.get("span");
+  return { since: Object.hasOwn(SPANS, span ?? "") ? span : "15m" };
+}
+
+export function scale(picture, width, left, right) {
+  const since = Date.parse(picture.since), until = Date.parse(picture.until);
+  const x = (at) => left + (width - left - right) * Math.min(Math.max((at - since) / (until - since), 0), 1);
+  const at = (place) => since + (until - since) * (place - left) / (width - left - right);
+  return { since, until, x, at, left, right: width - right };
+}
+
+export function ticks({ since, until }, most) {
+  const step = STEPS_MS.find((it) => (until - since) / it <= most) ?? STEPS_MS.at(-1);
+  return Array.from({ length: Math.floor((until - since) / step) + 1 }, (_, index) => until - index * step);
+}
+
+const sorted = (lanes) => lanes.toSorted((a, b) => a.service.localeCompare(b.service, "en", { numeric: true }));
+const trouble = (lane, incidents) => lane.segments.reduce((most, it) => Math.max(most, it.gap * 2 + it.overlap * 3), 0) + (lane.lives ? 0 : 1) + incidents.filter((it) => it.from === lane.service).length * 10;
+
+/** All lanes up to twelve; of more, the worst, and the rest as one. */
+export function chosen({ lanes, incidents }, unfolded) {
+  if (lanes.length <= LANES || unfolded) return { shown: sorted(lanes), folded: null };
+  const worst = lanes.toSorted((a, b) => trouble(b, incidents) - trouble(a, incidents) || a.service.localeCompare(b.service, "en", { numeric: true }));
+  return { shown: sorted(worst.slice(0, LANES - 1)), folded: worst.slice(LANES - 1) };
+}
+
+const NOTHING = () => ({ held_min: 0, held_max: 0, gap: 0, overlap: 0 });
+
+/** One lane in columns: the most of each. */
+function columns(lane, { since, until }) {
+  const all = Array.from({ length: FOLDED_COLUMNS }, NOTHING);
+  const column = (at) => Math.floor((Date.parse(at) - since) / (until - since) * FOLDED_COLUMNS);
+  for (const it of lane.segments) {
+    const end = Math.min(Math.max(column(it.until), column(it.since) + 1), FOLDED_COLUMNS);
+    for (let at = Math.max(column(it.since), 0); at < end; at += 1) for (const name of Object.keys(all[at])) all[at][name] = Math.max(all[at][name], it[name]);
+  }
+  return all;
+}
+
+/** The sum of several lanes, in columns. */
+export function summed(lanes, at) {
+  const sums = Array.from({ length: FOLDED_COLUMNS }, NOTHING);
+  for (const lane of lanes) columns(lane, at).forEach((it, index) => { for (const name of Object.keys(it)) sums[index][name] += it[name]; });
+  const moment = (index) => new Date(at.since + (at.until - at.since) * index / FOLDED_COLUMNS).toISOString();
+  return sums.map((it, index) => ({ ...it, since: moment(index), until: moment(index + 1) }));
+}
+
+export const segmentAt = (lane, at) => lane.segments.find((it) => Date.parse(it.since) <= at && at < Date.parse(it.until));
+export const most = (lane, name) => lane.segments.reduce((top, it) => Math.max(top, it[name]), 0);
+
+/** What it held at the end of the picture; the last column may not be complete. */
+export function heldAtEnd(lane, until) {
+  const last = lane.segments.at(-1);
+  return last && until - Date.parse(last.until) < 2000 ? last.held_max : 0;
+}

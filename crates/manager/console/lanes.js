@@ -1,0 +1,198 @@
+// The failover timeline: a lane for each service with what it held, gaps, overlaps, what happened, and where observers went.
+import { clock, exact, shortClock } from "./clock.js";
+import { h, patch, s } from "./dom.js";
+import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
+import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
+import { SPANS, chosen, heldAtEnd, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
+import { counted, duration, number, table } from "./show.js";
+
+const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
+const NARROW = 620;
+const NEAR = 7;
+const WIDE_GAP = 14;
+/** Events that explain nothing about what services held. */
+const DULL = new Set(["work_queue_created", "limit_set", "limit_deleted", "rate_set", "rate_deleted"]);
+let card = null;
+let unfolded = false;
+
+/** The room for the drawing, in pixels. */
+export function room() {
+  const main = document.getElementById("main"), style = getComputedStyle(main);
+  return Math.max(280, Math.round(main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)) - 2);
+}
+
+const y = (row) => TOP + row * (ROW + BETWEEN);
+
+/** Segments that follow each other, as one outline each. */
+function outlines(segments) {
+  const all = [];
+  for (const it of segments) {
+    if (it.held_max === 0) continue;
+    const last = all.at(-1);
+    if (last && Date.parse(last.at(-1).until) >= Date.parse(it.since)) last.push(it);
+    else all.push([it]);
+  }
+  return all;
+}
+
+function heldPaths(segments, row, full, { x }) {
+  const base = y(row) + ROW;
+  const level = (value) => (base - (ROW - 3) * Math.min(value / Math.max(full, 1), 1)).toFixed(1);
+  const line = (run, name) => run.map((it) => `${x(Date.parse(it.since)).toFixed(1)} ${level(it[name])}L${x(Date.parse(it.until)).toFixed(1)} ${level(it[name])}`).join("L");
+  return outlines(segments).flatMap((run) => {
+    const from = x(Date.parse(run[0].since)).toFixed(1), to = x(Date.parse(run.at(-1).until)).toFixed(1);
+    const area = (name) => `M${from} ${base}L${line(run, name)}L${to} ${base}Z`;
+    return [s("path", { class: "most", d: area("held_max") }), s("path", { class: "least", d: area("held_min") }), s("path", { class: "held", d: `M${line(run, "held_max")}` })];
+  });
+}
+
+function faults(segments, row, { x }) {
+  return segments.filter((it) => it.gap > 0 || it.overlap > 0).flatMap((it) => {
+    const from = x(Date.parse(it.since)), width = Math.max(x(Date.parse(it.until)) - from, 2.5);
+    const part = (name) => s("rect", { class: name, x: from.toFixed(1), y: y(row), width: width.toFixed(1), height: ROW, rx: 1 });
+    return [it.gap > 0 ? part(width > WIDE_GAP ? "gap long" : "gap") : null, it.gap > 0 && width > WIDE_GAP ? s("rect", { class: "gap", x: from.toFixed(1), y: y(row), width: 2.5, height: ROW }) : null, it.overlap > 0 ? part("overlap") : null];
+  }).filter(Boolean);
+}
+
+/** Marks that would cover each other are drawn as the worst of them. */
+function marksOf(marks, row, { x }) {
+  const drawn = [];
+  for (const it of marks.toSorted((a, b) => markOf(a.type).rank - markOf(b.type).rank)) {
+    const at = x(Date.parse(it.at));
+    if (drawn.some((one) => Math.abs(one.at - at) < 2 * NEAR)) continue;
+    drawn.push({ at, type: it.type });
+  }
+  return drawn.map((it) => glyph(it.type, it.type === "service_lost" ? it.at - 9 : it.at + 1, y(row) + ROW / 2));
+}
+
+function laneLabel(lane, row, width, capacity, until) {
+  const held = heldAtEnd(lane, until);
+  const many = width < NARROW ? 11 : 16;
+  const name = lane.service.length > many ? `${lane.service.slice(0, many - 1)}…` : lane.service;
+  const text = lane.lives ? `${number(held)}${capacity ? ` / ${number(capacity)}` : ""}` : "ended";
+  return s("a", { href: `#/services/${encodeURIComponent(lane.service)}` },
+    s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, name), s("text", { x: 14, y: y(row) + 28 }, text));
+}
+
+function arcs(it, rows, { x }) {
+  const from = rows.get(it.from);
+  const x0 = x(Date.parse(it.since)), y0 = y(from) + ROW / 2;
+  return Object.keys(it.to).filter((name) => rows.has(name) && name !== it.from).map((name) => {
+    const to = rows.get(name), far = Math.abs(to - from);
+    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.max(x(untilOf(it)), x0 + 16 + far * 4);
+    return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${(x0 + 18).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: 2.6 }));
+  });
+}
+
+const incidentCard = (it) => [h("strong", {}, incidentTitle(it)), h("span", {}, gaps(it)), h("span", {}, `to ${targets(it, true)}`), h("span", {}, exact(it.since))];
+
+function show(next) {
+  card = next;
+  const holder = document.getElementById("lane-card-holder");
+  if (holder) patch(holder, cardElement());
+}
+
+function cardElement() {
+  if (!card) return [];
+  const style = { top: `${card.top}px`, ...(card.left > card.width * 0.6 ? { right: `${Math.max(card.width - card.left + 12, 0)}px` } : { left: `${Math.min(card.left + 14, card.width - 200)}px` }) };
+  return [h("div", { class: "lane-card", style }, card.lines)];
+}
+
+function incidentLink(it, rows, at, width) {
+  const x0 = at.x(Date.parse(it.since)), row = rows.get(it.from);
+  return s("a", { href: incidentHref(it), key: `${it.from}-${it.since}`, "aria-label": incidentLine(it),
+    onfocus: () => show({ left: x0, top: y(row) + ROW + 4, width, lines: incidentCard(it) }), onblur: () => show(null) },
+    arcs(it, rows, at), s("rect", { class: "hit", x: (x0 - 16).toFixed(1), y: y(row) - 2, width: 34, height: ROW + 4, rx: 4 }));
+}
+
+/** What is under the pointer: the lane at that moment, with what happened near it. */
+function look(event, picture, shown, at, width) {
+  const box = event.currentTarget.getBoundingClientRect(), factor = width / box.width;
+  const px = (event.clientX - box.left) * factor, row = Math.floor(((event.clientY - box.top) * factor - TOP) / (ROW + BETWEEN));
+  const lane = shown[row];
+  if (!lane || px < at.left || px > at.right) return show(null);
+  const moment = at.at(px), near = (other) => Math.abs(at.x(Date.parse(other)) - px) < NEAR * 1.6;
+  const marks = picture.marks.filter((it) => (it.service === lane.service || it.service === null) && near(it.at)).slice(0, 3);
+  const found = picture.incidents.find((it) => it.from === lane.service && near(it.since));
+  const segment = segmentAt(lane, moment);
+  const held = !segment ? "held nothing" : segment.held_min === segment.held_max ? `held ${number(segment.held_max)}` : `held ${number(segment.held_min)} to ${number(segment.held_max)}`;
+  show({ left: px / factor, top: (y(row) + ROW + 6) / factor, width: box.width, lines: [
+    h("strong", {}, `${lane.service} · ${clock(moment)}`), h("span", {}, held),
+    segment?.gap ? h("span", { class: "bad" }, `gap: ${counted(segment.gap, "observer")} ran nowhere`) : null,
+    segment?.overlap ? h("span", { class: "warn" }, `overlap: ${counted(segment.overlap, "observer")} ran twice`) : null,
+    ...marks.map((it) => h("span", {}, `${markOf(it.type).word} ${clock(it.at)}${it.text ? `: ${it.text}` : ""}`)),
+    ...(found ? incidentCard(found).slice(0, 3) : [])].filter(Boolean) });
+}
+
+const pattern = (id, size, color, opacity) => s("pattern", { id, width: size, height: size, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("line", { x1: 0, y1: 0, x2: 0, y2: size, stroke: `var(${color})`, "stroke-width": size / 2.4, opacity }));
+
+function axis(at, bottom, width) {
+  const live = Math.abs(Date.now() - at.until) < 60000;
+  return ticks(at, width / 130).map((moment) => {
+    const ago = at.until - moment, place = at.x(moment).toFixed(1);
+    const text = !live ? shortClock(moment) : ago === 0 ? "now" : `−${duration(ago)}`;
+    return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), s("text", { x: place, y: bottom + 15, "text-anchor": ago === 0 ? "end" : "middle" }, text));
+  });
+}
+
+function chart(all, capacities, width) {
+  const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type)) };
+  const left = width < NARROW ? 88 : 124, at = scale(picture, width, left, 14);
+  const { shown, folded } = chosen(picture, unfolded);
+  const others = picture.others ? [{ segments: picture.others.segments }] : [];
+  const many = (folded?.length ?? 0) + (picture.others?.lanes ?? 0);
+  const drawn = many ? [...shown, { service: `${number(many)} more`, lives: true, segments: summed([...(folded ?? []), ...others], at), sum: true }] : shown;
+  const rows = new Map(shown.map((it, row) => [it.service, row]));
+  const top = Math.max(1, ...shown.map((it) => most(it, "held_max")));
+  const full = (it) => (it.sum ? most(it, "held_max") * 1.2 : Math.max(capacities.get(it.service) ?? top * 1.2, most(it, "held_max")));
+  const bottom = y(drawn.length) - BETWEEN, known = picture.complete_since ? Date.parse(picture.complete_since) : null;
+  const lane = (it, row) => s("g", { key: it.service },
+    it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, capacities.get(it.service), at.until),
+    s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
+    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service === it.service), row, at));
+  return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below says the same.",
+    onpointermove: (event) => look(event, picture, drawn, at, width), onpointerleave: () => show(null) },
+    s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
+    axis(at, bottom, width), drawn.map(lane),
+    known && known > at.since ? s("rect", { class: "unknown", x: left, y: TOP, width: (at.x(known) - left).toFixed(1), height: bottom - TOP }) : null,
+    picture.incidents.filter((it) => rows.has(it.from)).map((it) => incidentLink(it, rows, at, width)),
+    picture.marks.filter((it) => it.service === null).map((it) => glyph(it.type, at.x(Date.parse(it.at)), 6)));
+}
+
+const asTable = ({ lanes, marks, until }) => h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
+  { title: "Service", cell: (it) => h("a", { href: `#/services/${encodeURIComponent(it.service)}` }, it.service) },
+  { title: "Lives", cell: (it) => (it.lives ? "yes" : "no") },
+  { title: "Held at the end", class: "n", cell: (it) => number(heldAtEnd(it, Date.parse(until))) },
+  { title: "Most held", class: "n", cell: (it) => number(most(it, "held_max")) },
+  { title: "Most in a gap", class: "n", cell: (it) => number(most(it, "gap")) },
+  { title: "Most in an overlap", class: "n", cell: (it) => number(most(it, "overlap")) },
+  { title: "What happened", class: "text", cell: (it) => marks.filter((one) => one.service === it.service).map((one) => `${markOf(one.type).word} ${clock(one.at)}`).join(", ") },
+], lanes.map((it) => ({ ...it, name: it.service }))));
+
+const LEGEND = [["held", "M0 8H10"], ["gap", "M5 0V10"]];
+const legend = (picture) => h("ul", { class: "lane-legend", key: "legend" },
+  LEGEND.map(([word, d]) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": word === "gap" ? "bad" : "good", d })), word)),
+  h("li", { key: "moved" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "move", d: "M0 8C5 8 5 2 9 2" })), "moved"),
+  picture.lanes.some((it) => most(it, "overlap") > 0) ? h("li", { key: "overlap" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "warn", d: "M0 10L10 0M0 5L5 0M5 10L10 5" })), "overlap") : null,
+  [...new Set(picture.marks.map((it) => it.type))].filter((it) => !DULL.has(it)).sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 5).map((type) => h("li", { key: type }, inlineGlyph(type), markOf(type).word)));
+
+function spanButtons(params, context, ask) {
+  const now = params.get("since") ? "range" : Object.hasOwn(SPANS, params.get("span") ?? "") ? params.get("span") : "15m";
+  const button = (name, text, run) => h("button", { type: "button", class: "quiet", key: name, "aria-pressed": String(now === name), onclick: run }, text);
+  return h("span", { class: "seg end", role: "group", "aria-label": "Span of time" },
+    Object.entries(SPANS).map(([name, [text]]) => button(name, text, () => context.set({ span: name, since: "", until: "" }))), button("range", "Range…", ask));
+}
+
+/** The panel. `capacities`: slots by the name of the service. Without `spans`, the span is fixed. */
+export function lanesPanel(picture, capacities, { title = "Failover timeline", spans, context }) {
+  const width = room();
+  const many = chosen(picture, false).folded;
+  return h("section", { class: "panel lanes across", key: "lanes" },
+    h("header", {}, h("h2", {}, title), legend(picture), spans ? spanButtons(spans.params, context, spans.ask) : null),
+    picture.lanes.length === 0 ? h("p", { class: "fine" }, "No service ran in this time.") :
+      h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),
+    many ? h("button", { type: "button", class: "quiet lane-more", key: "more", onclick: () => { unfolded = !unfolded; context.redraw(); } }, unfolded ? "Show the worst twelve" : `Show all ${number(picture.lanes.length)} lanes`) : null,
+    asTable(picture));
+}
+
+export const causeGlyph = (it) => inlineGlyph(CAUSES[it.cause] ?? "rebalanced");

@@ -1,0 +1,45 @@
+// The lines of one observer, from a stream of their own beside what the page re-reads; a lost one goes on after the last line.
+
+const TAIL = 200;
+const KEPT = 2000;
+
+export class Tail {
+  #source = null;
+  #last = null;
+  #notes = 0;
+  #over = false;
+  rows = [];
+
+  /** `added` is called after new lines. */
+  constructor(id, added) {
+    this.id = id;
+    this.added = added;
+  }
+
+  /** Repeatable: a stream that the manager refused is tried again with the next drawing of the page. */
+  open() {
+    if (this.#over || document.hidden || (this.#source && this.#source.readyState !== EventSource.CLOSED)) return;
+    const after = this.#last === null ? "" : `&after=${this.#last}`;
+    const source = new EventSource(`/v1/observers/${this.id}/logs?follow=true&tail=${TAIL}${after}`);
+    source.addEventListener("line", (event) => { this.#last = event.lastEventId; this.#add(JSON.parse(event.data)); });
+    source.addEventListener("note", (event) => this.#note(JSON.parse(event.data)));
+    source.addEventListener("end", (event) => { this.#over = true; this.close(); this.#note(JSON.parse(event.data)); });
+    this.#source = source;
+  }
+
+  close() {
+    this.#source?.close();
+    this.#source = null;
+  }
+
+  #note({ text }) {
+    this.#notes += 1;
+    this.#add({ id: `note-${this.#notes}`, stream: "note", text });
+  }
+
+  #add(row) {
+    this.rows.push(row);
+    if (this.rows.length > KEPT) this.rows.shift();
+    this.added();
+  }
+}

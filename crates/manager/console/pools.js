@@ -1,0 +1,40 @@
+// Pools: how full each is, and whether managers admit observers to it.
+import { call, get } from "./api.js";
+import { askForm, confirm } from "./ask.js";
+import { h } from "./dom.js";
+import { may } from "./session.js";
+import { bar, counted, empty, number, state, table } from "./show.js";
+
+const path = (name) => `/v1/pools/${encodeURIComponent(name)}`;
+
+async function pause(it, context) {
+  const paused = !it.paused;
+  const sure = !paused || await confirm({ title: `Pause pool ${it.name}?`, lines: ["Managers admit no further observer to it. Observers that have a slot keep it."], action: `Pause ${it.name}`, danger: false });
+  if (sure) await context.attempt(() => call("PUT", path(it.name), { paused }), `Pool ${it.name} ${paused ? "is paused" : "admits observers again"}.`);
+}
+
+async function single(context) {
+  const answer = await askForm({ title: "New single pool", lines: ["All observers of a single pool run on one of its services and move together; the others stand by. Other pools need no creation: a service names its pool."],
+    fields: [{ name: "name", label: "Name", placeholder: "exchange" }], action: "Create", check: ({ name }) => (name ? null : "A pool needs a name.") });
+  if (answer) await context.attempt(() => call("PUT", path(answer.name), { single: true }), `Single pool ${answer.name} created.`);
+}
+
+const draw = ({ items }, _route, context) => [
+  h("header", { class: "head" }, h("h1", {}, "Pools"), h("p", { class: "total" }, number(items.length)),
+    may("pools:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => single(context) }, "New single pool")) : null),
+  items.length === 0 ? empty("No pools", "A pool appears with its first service or observer.") : table("Pools", [
+    { title: "Pool", class: "name", cell: (it) => h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name) },
+    { title: "State", cell: (it) => state(it.paused ? "Paused" : "active") },
+    { title: "Kind", cell: (it) => (it.single ? "single" : "shared") },
+    { title: "Services", class: "n", cell: (it) => number(it.services) },
+    { title: "Used", class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
+    { title: "Held", class: "n", cell: (it) => `${number(it.held)} of ${number(it.capacity)}` },
+    { title: "Needed", class: "n", cell: (it) => number(it.needed) },
+    { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
+    { title: "Running", class: "n", cell: (it) => number(it.health.running ?? 0) },
+    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => (may("pools:write") ? h("button", { type: "button", class: "button small", "aria-label": `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, onclick: () => pause(it, context) }, it.paused ? "Resume" : "Pause") : "") },
+  ], items),
+  items.some((it) => it.needed > it.capacity) ? h("p", { class: "notice", key: "short" }, items.filter((it) => it.needed > it.capacity).map((it) => `Pool ${it.name} needs ${counted(it.needed - it.capacity, "slot")} more. `)) : null,
+];
+
+export const pools = { name: "pools", title: "Pools", load: () => get("/v1/pools"), draw };

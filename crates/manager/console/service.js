@@ -1,0 +1,59 @@
+// One service: its lane, what it holds, how it is, and what a person may order of it.
+import { get } from "./api.js";
+import { h } from "./dom.js";
+import { capacities, incidentList } from "./incidents.js";
+import { lanesPanel, room } from "./lanes.js";
+import { spanOf } from "./lanes-scale.js";
+import { spans } from "./range.js";
+import { endedTable, orders, progress, stalls } from "./services.js";
+import { readable } from "./session.js";
+import { bar, bytes, counted, duration, empty, health, number, observerLink, state, table, time, timed, what } from "./show.js";
+
+const SHOWN = 50;
+const EVENTS = 20;
+
+async function load({ parts: [, name], params }) {
+  const page = await get("/v1/services", { limit: 1000 });
+  const all = page.items.filter((it) => it.name === name || it.id === name).toSorted((a, b) => b.created_at.localeCompare(a.created_at));
+  const it = all.find((one) => !one.is_deleted) ?? all[0] ?? null;
+  const none = { items: [], total: 0 };
+  const [picture, held, events] = await Promise.all([
+    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: Math.round(room() / 2), service: it?.name ?? name }), null),
+    it ? readable("observers:read", () => get("/v1/observers", { service: it.id, limit: SHOWN }), none) : none,
+    it ? readable("events:read", () => get("/v1/events", { service: it.id, limit: EVENTS }), none) : none]);
+  return { name, it, former: all.filter((one) => one.is_deleted && one !== it), picture, held, events };
+}
+
+const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
+
+const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"),
+  h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${number(it.free)} free${it.capacity_set ? ", set by an operator" : ""}${it.weight_max > 1 ? `, greatest weight ${number(it.weight_max)}` : ""}`)),
+  bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
+  it.drain ? progress(it.drain) : null, it.stalled.length ? stalls(it) : null, it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, timed(it.unconfirmed)) : null,
+  h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)), fact("Last heartbeat", time(it.last_heartbeat_at)), fact("Up since", time(it.created_at)), fact("Host", it.host),
+    fact("Memory", it.resident_bytes == null ? "–" : bytes(it.resident_bytes)), fact("Loop lag", it.loop_lag_ms == null ? "–" : duration(it.loop_lag_ms)), fact("Version", it.version), fact("Incarnation", h("code", { title: it.id }, it.id.slice(0, 8))),
+    fact("Kinds", it.kinds.map((kind) => h("a", { class: "tag", href: `#/kinds/${encodeURIComponent(kind)}` }, kind))), Object.keys(it.labels).length ? fact("Labels", Object.entries(it.labels).map(([key, value]) => h("span", { class: "tag" }, `${key}=${value}`))) : null));
+
+const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h("header", {}, h("h2", {}, "Observers"), h("span", { class: "fine" }, number(held.total)), h("a", { class: "quiet end", href: `#/observers?service=${it.id}` }, "As a list")),
+  held.items.length === 0 ? h("p", { class: "fine" }, "It holds no observer.") : table("Observers of this service", [
+    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", cell: (row) => row.kind }, { title: "Started", class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", cell: (row) => timed(row.reason) },
+  ], held.items));
+
+const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "None are kept.") : table("Recent events", [
+  { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", cell: (event) => what(event.type) }, { title: "Observer", class: "name", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", cell: (event) => event.text },
+], events.items));
+
+function draw({ name, it, former, picture, held, events }, { params }, context) {
+  const crumb = h("p", { class: "crumb" }, h("a", { href: "#/services" }, "Services"), " /");
+  const lanes = picture ? lanesPanel(picture, capacities(it ? [it] : []), { title: "What it held", spans: spans(params, context), context }) : null;
+  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), lanes, empty("No service of this name is known", "Services that ended are listed for a while; the timeline keeps them for 24 hours.", h("a", { class: "button", href: "#/services" }, "Services"))];
+  return [
+    h("header", { class: "head" }, crumb, h("h1", {}, it.name), h("span", { class: "status pill", "data-state": it.state }, it.state), it.is_deleted ? null : h("div", { class: "row end" }, orders(it, context))),
+    lanes, factsPanel(it),
+    picture?.incidents.length ? h("section", { class: "panel", key: "incidents" }, h("h2", {}, "Incidents"), incidentList(picture.incidents.toReversed().slice(0, 10))) : null,
+    heldPanel(it, held), eventsPanel(events),
+    former.length ? h("section", { class: "panel", key: "former" }, h("h2", {}, "Former incarnations"), endedTable(former.slice(0, 20))) : null,
+  ];
+}
+
+export const service = { name: "service", title: "Service", load, draw };

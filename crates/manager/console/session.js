@@ -1,0 +1,23 @@
+// Who uses the console, and what the session may do: pages and buttons that it may not use are not shown.
+import { call } from "./api.js";
+
+let who = null;
+
+/** Reads it again: after a login, a logout, and when the page opens. */
+export async function identify() {
+  try { who = await call("GET", "/v1/whoami"); } catch { who = null; }
+  return who;
+}
+
+/** Whether the session may do this. Until it is known, nothing is hidden: the manager refuses what is not permitted. */
+export const may = (verb) => verb === undefined || who === null || who.verbs.includes(verb);
+export const isGuarded = () => who?.authentication === true;
+
+/** The answer, or `otherwise` if the session may not read it or the manager does not know the route. */
+export async function readable(verb, work, otherwise) {
+  if (!may(verb)) return otherwise;
+  try { return await work(); } catch (error) {
+    if (error.status === 403 || error.status === 404) return otherwise;
+    throw error;
+  }
+}

@@ -1,0 +1,56 @@
+// Tokens: who may use the API, until when; a secret is shown once.
+import { call, get } from "./api.js";
+import { askForm, confirm, tell } from "./ask.js";
+import { copyButton } from "./copy.js";
+import { h } from "./dom.js";
+import { isGuarded, may, readable } from "./session.js";
+import { empty, number, state, table, time } from "./show.js";
+
+const PAGE = 200;
+
+async function load() {
+  const [page, roles] = await Promise.all([get("/v1/tokens", { limit: PAGE }), readable("roles:read", () => get("/v1/roles"), { items: [] })]);
+  return { ...page, roles: roles.items.map((it) => it.name) };
+}
+
+const once = (made) => tell({ title: `Token ${made.name}`, lines: ["This is the only time that the token is shown. Managers store only a digest of it."],
+  content: h("div", { class: "row once" }, h("code", { class: "incident-line", id: "secret" }, made.token), copyButton(made.token, "Copy", "Copy the token")) });
+
+/** Asks for what a token needs, creates it, and shows it once. */
+export async function newToken(roles, context, namespace = "") {
+  const names = roles.length ? roles : ["viewer", "operator", "admin"];
+  const first = isGuarded() ? [] : ["As soon as a token exists, every request needs one. The first one must be of the role admin; log in with it afterwards."];
+  const answer = await askForm({ title: "New token", lines: first, action: "Create", check: ({ name }) => (name ? null : "A token needs the name of its owner."), fields: [
+    { name: "name", label: "Name of its owner", placeholder: "jane" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
+    { name: "namespace", label: "Namespace", value: namespace, hint: "If empty, the rights of the role hold in all namespaces." }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] });
+  if (!answer) return;
+  const body = Object.fromEntries(Object.entries(answer).filter(([, value]) => value));
+  const made = await context.attempt(() => call("POST", "/v1/tokens", body));
+  if (made) once(made);
+}
+
+async function rotate(it, context) {
+  const answer = await askForm({ title: `Rotate token ${it.name}?`, lines: ["It gets a new secret. The current one stays valid for the overlap."], action: "Rotate", fields: [{ name: "overlap", label: "Overlap", placeholder: "1h" }] });
+  if (!answer) return;
+  const made = await context.attempt(() => call("POST", `/v1/tokens/${encodeURIComponent(it.id)}/rotate`, answer.overlap ? { overlap: answer.overlap } : {}));
+  if (made) once(made);
+}
+
+async function revoke(it, context) {
+  if (await confirm({ title: `Revoke token ${it.name}?`, lines: ["All managers refuse it within 5 s, and streams that were opened with it close."], action: `Revoke ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/tokens/${encodeURIComponent(it.id)}`), `Token ${it.name} revoked.`);
+}
+
+const standing = (it) => state(it.valid ? "active" : it.revoked_at ? "revoked" : "expired");
+const actions = (it, context) => (it.valid && may("tokens:write") ? [h("button", { type: "button", class: "button small", "aria-label": `Rotate ${it.name}`, onclick: () => rotate(it, context) }, "Rotate"), h("button", { type: "button", class: "button small danger", "aria-label": `Revoke ${it.name}`, onclick: () => revoke(it, context) }, "Revoke")] : "");
+
+const draw = ({ items, total, roles }, _route, context) => [
+  h("header", { class: "head" }, h("h1", {}, "Tokens"), h("p", { class: "total" }, number(total)), may("tokens:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => newToken(roles, context) }, "New token")) : null),
+  isGuarded() ? null : h("p", { class: "notice", key: "open" }, h("strong", {}, "Requests need no token. "), "Everybody who reaches this manager may do everything. Create a token of the role admin to change that."),
+  items.length === 0 ? empty("No tokens", "A token identifies a user or a program, has a role, and expires.") : table("Tokens", [
+    { title: "Name", class: "name", cell: (it) => it.name }, { title: "Role", cell: (it) => it.role }, { title: "Namespace", cell: (it) => it.namespace ?? "all" }, { title: "State", cell: standing },
+    { title: "Created", class: "when", cell: (it) => time(it.created_at) }, { title: "By", cell: (it) => it.created_by }, { title: "Expires", class: "when", cell: (it) => time(it.expires_at) },
+    { title: "Former secret until", class: "when", cell: (it) => (it.previous_until ? time(it.previous_until) : "") }, { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, context) },
+  ], items),
+];
+
+export const tokens = { name: "tokens", title: "Tokens", load, draw };

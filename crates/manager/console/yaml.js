@@ -1,0 +1,157 @@
+// The part of YAML that definitions need: maps, lists, texts, numbers, blocks of text, and JSON within lines.
+
+const PLAIN = /^[A-Za-z0-9_./$][A-Za-z0-9_./$@+=%, -]*(?<! )$/;
+const LOOKS_TYPED = /^(?:null|~|true|false|yes|no|on|off|[-+]?[.\d][\d_.eE+-]*|0x[\da-f]+|\d{4}-\d\d-\d\d.*)$/i;
+const KEY = /^((?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s"'#[\]{},&*!|>%@`-][^#]*?|-[^\s#][^#]*?))\s*:(?:\s+(.*)|)$/;
+
+const scalar = (value) => {
+  if (typeof value !== "string") return JSON.stringify(value);
+  return PLAIN.test(value) && !LOOKS_TYPED.test(value) ? value : JSON.stringify(value);
+};
+const isEmpty = (value) => (Array.isArray(value) ? value.length === 0 : Object.keys(value).length === 0);
+const isScalar = (value) => value === null || typeof value !== "object" || isEmpty(value);
+
+/** Members in the order in which they are. */
+export function toYaml(value, indent = "") {
+  if (isScalar(value)) return `${indent}${value !== null && typeof value === "object" ? JSON.stringify(value) : scalar(value)}\n`;
+  if (Array.isArray(value)) return value.map((it) => (isScalar(it) ? `${indent}- ${toYaml(it).trimStart()}` : `${indent}- ${toYaml(it, `${indent}  `).slice(indent.length + 2)}`)).join("");
+  return Object.entries(value).map(([name, it]) => {
+    if (typeof it === "string" && it.includes("\n") && !/^\s|\s\n|\n\n$|\r/.test(it)) return `${indent}${scalar(name)}: |${it.endsWith("\n") ? "" : "-"}\n${it.replace(/\n$/, "").split("\n").map((line) => (line ? `${indent}  ${line}` : "")).join("\n")}\n`;
+    return isScalar(it) ? `${indent}${scalar(name)}: ${toYaml(it).trimStart()}` : `${indent}${scalar(name)}:\n${toYaml(it, `${indent}  `)}`;
+  }).join("");
+}
+
+class Reader {
+  constructor(text) {
+    this.all = text.split("\n");
+    this.at = 0;
+  }
+
+  fail(message, line = this.at) {
+    throw new Error(`line ${Math.min(line, this.all.length - 1) + 1}: ${message}`);
+  }
+
+  /** The next line with content: its depth and its text, without a comment. */
+  peek() {
+    for (; this.at < this.all.length; this.at += 1) {
+      const line = this.all[this.at];
+      if (/^\s*(#.*)?$/.test(line) || (line.trim() === "---" && this.at === 0)) continue;
+      const depth = line.search(/\S/);
+      if (line.slice(0, depth).includes("\t")) this.fail("a tab indents it; use spaces");
+      return { depth, text: line.slice(depth).replace(/\s+$/, "") };
+    }
+    return null;
+  }
+
+  node(depth) {
+    const next = this.peek();
+    if (!next || next.depth < depth) return null;
+    if (/^-(\s|$)/.test(next.text)) return this.list(next.depth);
+    if (KEY.test(this.bare(next.text))) return this.map(next.depth);
+    this.at += 1;
+    return this.value(next.text, next.depth);
+  }
+
+  list(depth) {
+    const items = [];
+    for (let next = this.peek(); next && next.depth === depth && /^-(\s|$)/.test(next.text); next = this.peek()) {
+      const rest = next.text.slice(1).trimStart();
+      const inner = depth + next.text.length - rest.length;
+      if (rest === "" || rest.startsWith("#")) { this.at += 1; items.push(this.node(depth + 1)); }
+      else if (/^-(\s|$)/.test(rest) || KEY.test(this.bare(rest))) {
+        // The item begins a map or a list on its own line: read it as if it stood there alone.
+        this.all[this.at] = " ".repeat(inner) + rest;
+        items.push(this.node(inner));
+      } else { this.at += 1; items.push(this.value(rest, depth + 1)); }
+    }
+    this.closed(depth);
+    return items;
+  }
+
+  map(depth) {
+    const members = {};
+    for (let next = this.peek(); next && next.depth === depth; next = this.peek()) {
+      const [, name, rest = ""] = KEY.exec(this.bare(next.text)) ?? this.fail(`“${next.text.slice(0, 40)}” is not “name: value”`);
+      const key = /^["']/.test(name) ? this.value(name, depth) : name;
+      if (Object.hasOwn(members, key)) this.fail(`${key} occurs twice`);
+      this.at += 1;
+      if (rest === "") {
+        const after = this.peek();
+        members[key] = after && (after.depth > depth || (after.depth === depth && /^-(\s|$)/.test(after.text))) ? this.node(after.depth) : null;
+      } else members[key] = this.value(rest, depth + 1);
+    }
+    this.closed(depth);
+    return members;
+  }
+
+  closed(depth) {
+    const next = this.peek();
+    if (next && next.depth > depth) this.fail("its indentation fits no line above");
+  }
+
+  /** Without a comment after it; a # within quotes is none. */
+  bare(text) {
+    let quote = null;
+    for (let at = 0; at < text.length; at += 1) {
+      const one = text[at];
+      if (quote === '"' && one === "\\") at += 1;
+      else if (quote) { if (one === quote) quote = null; } else if ((one === '"' || one === "'") && (at === 0 || /[\s[{,:]/.test(text[at - 1]))) quote = one;
+      else if (one === "#" && /\s/.test(text[at - 1] ?? " ")) return text.slice(0, at).trimEnd();
+    }
+    return text;
+  }
+
+  value(raw, depth) {
+    const block = /^([|>])([-+]?)$/.exec(this.bare(raw));
+    if (block) return this.block(block, depth);
+    const text = this.bare(raw);
+    if (/^[&*!%@`]/.test(text)) this.fail(`the console does not read “${text[0]}”: write the value itself`, this.at - 1);
+    if (/^[[{]/.test(text)) return this.flow(text);
+    if (text.startsWith('"')) { try { return JSON.parse(text); } catch { this.fail("the quotes do not close", this.at - 1); } }
+    if (text.startsWith("'")) return /^'(?:[^']|'')*'$/.test(text) ? text.slice(1, -1).replaceAll("''", "'") : this.fail("the quotes do not close", this.at - 1);
+    return typed(text);
+  }
+
+  block([, style, chomp], depth) {
+    const lines = [];
+    let inner = null;
+    for (; this.at < this.all.length; this.at += 1) {
+      const line = this.all[this.at], here = line.search(/\S/);
+      if (here >= 0 && here < Math.max(depth, inner ?? depth)) break;
+      if (here >= 0) inner ??= here;
+      lines.push(line.slice(inner ?? 0));
+    }
+    while (lines.length && lines.at(-1).trim() === "") lines.pop();
+    const body = lines.join("\n");
+    return (style === ">" ? body.replace(/(\S)\n(?=\S)/g, "$1 ") : body) + (chomp === "-" ? "" : "\n");
+  }
+
+  /** JSON, over several lines if its brackets do not close on one; names and texts need no quotes if they are plain. */
+  flow(first) {
+    const begun = this.at - 1;
+    let text = first;
+    for (;;) {
+      try { return JSON.parse(text); } catch { /* perhaps it is not all */ }
+      try { return JSON.parse(text.replace(/("(?:[^"\\]|\\.)*")|([^\s"[\]{},:][^"[\]{},:]*?)(?=\s*[,:\]}])/g, (whole, quoted, plain) => quoted ?? (plain === undefined ? whole : JSON.stringify(typed(plain))))); } catch { /* nor in this form */ }
+      if (this.at >= this.all.length) this.fail("its brackets do not close, or it is not JSON", begun);
+      text += ` ${this.bare(this.all[this.at].trim())}`;
+      this.at += 1;
+    }
+  }
+}
+
+function typed(text) {
+  if (/^(?:null|~|Null|NULL)$/.test(text)) return null;
+  if (/^(?:true|True|TRUE)$/.test(text)) return true;
+  if (/^(?:false|False|FALSE)$/.test(text)) return false;
+  return /^[-+]?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?$/.test(text) ? Number(text) : text;
+}
+
+/** Throws an Error that names the line. */
+export function fromYaml(text) {
+  const reader = new Reader(text);
+  const value = reader.node(0);
+  const more = reader.peek();
+  if (more) reader.fail(`“${more.text.slice(0, 40)}” does not belong to what is above`);
+  return value;
+}

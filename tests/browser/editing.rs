@@ -1,0 +1,111 @@
+//! A user edits an observer in place, clones it, and reads its log.
+
+use crate::browser::Browser;
+use everwatch_api::Observer;
+use everwatch_tests::cluster::Cluster;
+use fantoccini::Locator;
+use serde_json::json;
+
+/// Replaces the text of the definition by what the expression makes of `it.value`.
+async fn retype(page: &Browser, expression: &str) {
+    let script = format!(
+        "const it = document.querySelector('#definition'); it.value = {expression}; it.dispatchEvent(new Event('input', {{ bubbles: true }}));"
+    );
+    page.run(&script).await;
+}
+
+#[tokio::test]
+async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed() {
+    let mut cluster = Cluster::new("editing");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "one", "kind": "ticker", "spec": {"every": "1s"}})).await;
+    let page = Browser::open(&format!("{}/#/observers/one", api.url)).await;
+    page.until_text("h1", "one").await;
+    page.press("Edit").await;
+    page.until("the form", "document.querySelector('#spec-every')?.value === '1s'").await;
+    page.until("nothing to save", "document.querySelector('#save').disabled").await;
+    page.fill("#spec-every", "1 parsec").await;
+    // The schema says so before anything is saved.
+    page.until_text("#spec-every-hint", "is not a duration").await;
+    page.until("still nothing to save", "document.querySelector('#save').disabled").await;
+    page.fill("#spec-every", "2s").await;
+    page.until_text(".diff ins", "every: 2s").await;
+    page.until_text(".diff del", "every: 1s").await;
+    page.press("Save version 2").await;
+    let changed = api.until_observer("one", |it| it.definition_version == 2).await;
+    assert_eq!(changed.spec, json!({"every": "2s"}));
+    page.until_text("#tab-panel", "Version 2 against 1").await;
+
+    page.press("Edit").await;
+    page.press("YAML").await;
+    page.until("the text", "document.querySelector('#definition')?.value.includes('every: 2s')").await;
+    retype(&page, "it.value + ' oops'").await;
+    page.until_text("#definition-hint", "line ").await;
+    retype(
+        &page,
+        "it.value.replace(' oops', '').replace('every: 2s', 'every: 3s') + 'labels:\\n  team: a\\n'",
+    )
+    .await;
+    page.until_text(".diff", "+   team: a").await;
+    // Meanwhile, somebody else changes it.
+    let patch = json!({"labels": {"env": "prod"}});
+    api.done::<Observer>("PATCH", "/v1/observers/one", Some(patch), 200).await;
+    page.until_text(".notice", "changed this observer meanwhile").await;
+    page.press("Save version 4").await;
+    page.until("the refusal", "!document.querySelector('#save').disabled").await;
+    assert_eq!(api.observer("one").await.spec, json!({"every": "2s"}));
+    page.press("Compare with version 3").await;
+    page.until_text(".diff", "env: prod").await;
+    page.screenshot("editor").await;
+    page.press("Save version 4").await;
+    let saved = api.until_observer("one", |it| it.definition_version == 4).await;
+    assert_eq!((saved.spec, saved.labels.len()), (json!({"every": "3s"}), 1));
+
+    page.press("Clone").await;
+    page.until("the copy", "document.querySelector('#definition')?.value.includes('name: one-copy')").await;
+    page.press("JSON").await;
+    page.until("the copy as JSON", "document.querySelector('#definition')?.value.startsWith('{')").await;
+    page.press("Create").await;
+    page.until_text("h1", "one-copy").await;
+    assert_eq!(api.observer("one-copy").await.spec, json!({"every": "3s"}));
+}
+
+#[tokio::test]
+async fn the_log_follows_after_a_dialog_and_is_searched_and_filtered() {
+    let mut cluster = Cluster::new("log-tools");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let script = "n=0; while :; do n=$((n+1)); echo line $n; echo error: number $n >&2; sleep 0.2; done";
+    let spec = json!({"argv": ["/bin/sh", "-c", script]});
+    cluster.api.create(json!({"name": "talks", "kind": "exec", "spec": spec})).await;
+    let page = Browser::open(&format!("{}/#/observers/talks", cluster.api.url)).await;
+    let at_end = "(({ scrollHeight, scrollTop, clientHeight }) => scrollHeight > clientHeight && scrollHeight - scrollTop - clientHeight < 40)(document.querySelector('.logs'))";
+    page.until_text(".logs", "line 20").await;
+    page.until("the end in sight", at_end).await;
+    page.press("Delete").await;
+    page.until_text("#dialog h2", "Delete 1 observer?").await;
+    page.press("Cancel").await;
+    page.until_text(".logs", "line 40").await;
+    page.until("the end in sight after the dialog", at_end).await;
+    page.click(Locator::Css("#log-follow")).await;
+    page.run("document.querySelector('.logs').scrollTop = 0").await;
+    page.until_text(".logs", "line 50").await;
+    page.until("the place that was scrolled to", "document.querySelector('.logs').scrollTop < 40").await;
+    page.press("stderr").await;
+    page.until(
+        "errors only",
+        "[...document.querySelectorAll('.logs p')].every((it) => it.dataset.stream !== 'stdout')",
+    )
+    .await;
+    page.until("the colour of errors", "document.querySelector('.logs [data-level=error]')").await;
+    page.press("All").await;
+    page.write(".log-tools input", "number 7").await;
+    page.until(
+        "what matches",
+        "[...document.querySelectorAll('.logs .said')].every((it) => it.innerText.includes('number 7'))",
+    )
+    .await;
+    page.until_text(".logs mark", "number 7").await;
+}

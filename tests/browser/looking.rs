@@ -1,0 +1,98 @@
+//! A user looks: the failover timeline, an incident, the palette, keys, the switch between UTC and local time.
+
+use crate::browser::Browser;
+use everwatch_tests::cluster::Cluster;
+use fantoccini::Locator;
+use serde_json::json;
+
+/// The palette finds nothing in fields of the page, thus the test presses keys on the page itself.
+fn key(key: &str, control: bool) -> String {
+    format!(
+        "document.body.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}', ctrlKey: {control}, bubbles: true, cancelable: true }}))"
+    )
+}
+
+#[tokio::test]
+async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
+    let mut cluster = Cluster::new("lanes");
+    cluster.manager().await;
+    for name in ["amber", "birch"] {
+        cluster.service(name, 20).await;
+    }
+    for number in 0..8 {
+        let body = json!({"name": format!("o{number}"), "kind": "ticker", "spec": {"every": "1s"}});
+        cluster.api.create(body).await;
+        cluster.api.until_status(&format!("o{number}"), "Processing").await;
+    }
+    let page = Browser::open(&cluster.api.url).await;
+    page.until_text("h1", "All 8 observers run").await;
+    page.until_text(".hero", "any service may fail and every observer keeps a slot").await;
+    page.until("both lanes", "document.querySelectorAll('.chart .lane-name').length === 2").await;
+    page.until("what they hold", "document.querySelectorAll('.chart .held').length >= 2").await;
+    cluster.kill("amber");
+    // The picture follows without a reload.
+    page.until("the incident in the picture", "document.querySelector('.chart a[href*=incidents]')").await;
+    page.until("the arc to the other lane", "document.querySelector('.chart .arc')").await;
+    page.until_text(".incident-list", "amber lost").await;
+    page.until_text("h1", "All 8 observers run").await;
+    page.run("document.querySelector('.chart a[href*=incidents]').focus()").await;
+    page.until_text(".lane-card", "gap median").await;
+    page.screenshot("timeline").await;
+    // Who sees no drawing reads a table.
+    page.run("document.querySelector('.lanes details').open = true").await;
+    page.until_text(".lanes details", "lost").await;
+    page.click(Locator::Css(".incident-list a.title")).await;
+    page.until_text("h1", "amber lost").await;
+    page.until_text(".incident-line", "overlap").await;
+    page.until_text(".flow", "birch").await;
+    page.until("who moved", "document.querySelectorAll('.panels tbody tr').length > 0").await;
+    page.view("#/incidents").await;
+    page.until_text(".incident-list", "amber lost").await;
+    page.view("#/").await;
+    page.click(Locator::Css(".legend a[data-status=running]")).await;
+    page.until("the list of those", "location.hash === '#/observers?health=running'").await;
+    page.until("its rows", "document.querySelectorAll('tbody tr').length === 8").await;
+}
+
+#[tokio::test]
+async fn keys_and_the_palette_lead_to_pages_and_things() {
+    let mut cluster = Cluster::new("keys");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    for name in ["orders-1", "orders-2"] {
+        cluster.api.create(json!({"name": name, "kind": "ticker"})).await;
+    }
+    let page = Browser::open(&cluster.api.url).await;
+    page.until("the counts", "document.querySelector('#nav a[href=\"#/observers\"] b')?.textContent === '2'")
+        .await;
+    page.run(&key("?", false)).await;
+    page.until_text("#dialog", "g o").await;
+    page.press("Close").await;
+    page.run(&key("g", false)).await;
+    page.run(&key("o", false)).await;
+    page.until("the list", "location.hash === '#/observers'").await;
+    page.until("two rows", "document.querySelectorAll('tbody tr').length === 2").await;
+    page.run(&key("j", false)).await;
+    page.run(&key("j", false)).await;
+    page.run(&key("x", false)).await;
+    page.until_text(".selection", "1 selected").await;
+    page.run(&key("o", false)).await;
+    page.until_text("h1", "orders-2").await;
+
+    page.run(&key("k", true)).await;
+    page.write("#palette input", "orders-1").await;
+    page.until_text("#found li[aria-selected=true]", "orders-1").await;
+    page.write("#palette input", "\u{e007}").await;
+    page.until_text("h1", "orders-1").await;
+    page.run(&key("k", true)).await;
+    page.write("#palette input", "safe").await;
+    page.until_text("#found li[aria-selected=true]", "Safe mode").await;
+    page.write("#palette input", "\u{e007}").await;
+    page.until_text("h1", "Safe mode").await;
+
+    page.view("#/observers/orders-1").await;
+    page.until_text("h1", "orders-1").await;
+    page.press("UTC").await;
+    page.until("times in UTC", "document.querySelector('main time')?.title.endsWith('UTC')").await;
+    page.until("a page without old words", "!/Processing|OnDeleting/.test(document.body.innerText)").await;
+}
