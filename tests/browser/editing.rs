@@ -33,6 +33,7 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     page.fill("#spec-every", "2s").await;
     page.until_text(".diff ins", "every: 2s").await;
     page.until_text(".diff del", "every: 1s").await;
+    page.until("the check to pass", "!document.querySelector('#save').disabled").await;
     page.press("Save version 2").await;
     let changed = api.until_observer("one", |it| it.definition_version == 2).await;
     assert_eq!(changed.spec, json!({"every": "2s"}));

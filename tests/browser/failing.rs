@@ -55,8 +55,8 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     page.click(Locator::Css("#tab-logs")).await;
     page.until_text(".logs", "tick").await;
     page.screenshot("observer").await;
-    // The minute of the failure, so that the picture shows it in detail.
-    page.run("location.hash = `#/?since=${new Date(Date.now() - 60000).toISOString()}&until=${new Date().toISOString()}`").await;
+    // The seconds around the failure, so that the picture shows it in detail.
+    page.run("location.hash = `#/?since=${new Date(Date.now() - 30000).toISOString()}&until=${new Date().toISOString()}`").await;
     page.until("the incident in the picture", "document.querySelector('.chart a[href*=incidents]')").await;
     page.until_text("main", "gap median").await;
     page.screenshot("overview").await;
