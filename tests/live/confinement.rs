@@ -286,7 +286,8 @@ async fn programs_of_another_user_reach_neither_the_service_nor_its_files_and_en
     cluster.extra.push(("EVERWATCH_SERVICE__EXEC__USER".to_owned(), "nobody".to_owned()));
     cluster.manager().await;
     cluster.service("a", 5).await;
-    let folder = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o777)).tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "of the service").unwrap();
     std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();

@@ -62,7 +62,7 @@ async fn a_definition_is_changed_in_an_editor_and_no_change_is_lost() {
         dev.api.url
     );
     let (code, said) = edit(&dev, script(folder.path(), &pause).to_str().unwrap());
-    assert!(code == Some(4) && said.contains("If-Match"), "{code:?} {said}");
+    assert!(code == Some(4) && said.contains("was changed meanwhile"), "{code:?} {said}");
     assert!(kept(&said).contains("every: 4s"));
     assert_eq!((one().await.desired, one().await.spec["every"].as_str()), (Desired::Paused, Some("3s")));
 }

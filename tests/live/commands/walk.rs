@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Operations that no command calls.
-const NO_COMMAND: [(&str, &str); 12] = [
+const NO_COMMAND: [(&str, &str); 11] = [
     ("get-v1-session", "the console learns how users log in"),
     ("get-v1-session-oidc", "the console sends users to the identity provider"),
     ("get-v1-session-oidc-callback", "the identity provider sends users back"),
@@ -25,7 +25,6 @@ const NO_COMMAND: [(&str, &str); 12] = [
     ("get-livez", "orchestrators of containers ask it"),
     ("get-metrics", "Prometheus reads it"),
     ("get-openapi-json", "it is the document itself"),
-    ("get-v1-version", "for programs that want to know whom they talk to"),
     ("post-v1-kinds-kind-validate", "the console checks a form as it is filled in; a create checks anyway"),
     ("post-v1-observers-batch", "for programs; commands do one thing to many by a filter"),
     ("patch-v1-observers-key", "apply says the whole of an observer"),

@@ -65,7 +65,7 @@ fn definition(sent: &Value) -> Value {
 /// The definition in the file.
 fn parse(text: &str) -> Result<Value, String> {
     let read: Map<String, Value> = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-    Ok(Value::Object(read))
+    if read.is_empty() { Err("it is empty".to_owned()) } else { Ok(Value::Object(read)) }
 }
 
 /// Opens the file in the user's editor, and waits until it ends.

@@ -64,6 +64,9 @@ async fn observers_of_a_lost_service_are_a_gap_until_they_start() {
         stage.send("DELETE", &format!("/v1/observers/{}", other.name), None).await.status,
         StatusCode::ACCEPTED
     );
+    let (delivery, work, epoch) = second.take().await;
+    second.run_event(&work, epoch, RunEvent::Stopped).await;
+    second.session.ack(delivery.receipt).await;
     stage.until_read("/v1/timeline", |it: &Timeline| open(it).is_empty()).await;
 }
 
