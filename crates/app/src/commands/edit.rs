@@ -27,7 +27,7 @@ pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
     }
     let before = definition(it.sent());
     let mut file = tempfile::Builder::new().prefix("everwatch-").suffix(".yaml").tempfile()?;
-    write!(file, "{HELP}{}\n", output::yaml(&before)?)?;
+    writeln!(file, "{HELP}{}", output::yaml(&before)?)?;
     open(file.path())?;
     let text = std::fs::read_to_string(file.path())?;
     let after = match parse(&text) {

@@ -182,13 +182,10 @@ impl Named<'_> {
             gaps.add_all(&it.waiting());
             overlaps.add_all(&it.overlaps);
         }
-        let columns = held.columns(edges).zip(gaps.columns(edges)).zip(overlaps.columns(edges));
-        let column = |((held, gap), overlap): (((i64, i64), (i64, i64)), (i64, i64))| Column {
-            held_min: held.0,
-            held_max: held.1,
-            gap: gap.1,
-            overlap: overlap.1,
-        };
+        let most = |steps: Steps| steps.columns(edges).map(|(_, most)| most).collect::<Vec<_>>();
+        let moving = most(gaps).into_iter().zip(most(overlaps));
+        let columns = held.columns(edges).zip(moving);
+        let column = |((held_min, held_max), (gap, overlap))| Column { held_min, held_max, gap, overlap };
         columns.map(column).collect()
     }
 
