@@ -93,7 +93,8 @@ pub struct TimelineMark {
 pub struct Incident {
     /// The name of the service that ran them before.
     pub from: String,
-    /// `lost`: it was killed or silent for too long; `stopped`: it handed them over at its end; `handed_over`: it lives.
+    /// `lost`: it was killed or silent for too long; `stopped`: it handed them over at its end; `handed_over`: it lives;
+    /// `unknown`: it did not hand them over, and managers have not yet concluded whether it lives.
     pub cause: String,
     /// When the first observer stood still.
     #[schema(value_type = String, format = DateTime)]
@@ -173,6 +174,7 @@ impl From<core::Incident> for Incident {
             core::Cause::Lost => "lost",
             core::Cause::Stopped => "stopped",
             core::Cause::HandedOver => "handed_over",
+            core::Cause::Unknown => "unknown",
         };
         let (gap_ms_median, gap_ms_p99) = (ms(it.gap_median()), ms(it.gap_p99()));
         let mut to: Vec<(String, u64)> = it.to.into_iter().collect();

@@ -278,7 +278,7 @@ pub(crate) enum Observer {
         watched: Watched,
     },
     /// List observers
-    #[command(after_help = ListArgs::EXAMPLES)]
+    #[command(after_help = ListArgs::EXAMPLES, alias = "ls")]
     List {
         #[command(flatten)]
         which: ListArgs,

@@ -10,7 +10,8 @@ use everwatch_core::clock;
 const PAGE: usize = 1000;
 
 pub(crate) fn told(name: &str, it: &Observer) -> String {
-    format!("{name} {} {}", it.status.as_str(), it.reason).trim_end().to_owned()
+    let status = it.status.as_str();
+    if it.reason.is_empty() { format!("{name} {status}") } else { format!("{name} {status}: {}", it.reason) }
 }
 
 /// Reads all pages of a query, up to `most` observers.

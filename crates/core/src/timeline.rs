@@ -251,7 +251,9 @@ impl Timeline {
         if !moved.overlap.is_zero() {
             from.overlaps.span(at, at.plus(moved.overlap));
         }
-        let cause = from.ended.map(|(_, cause)| cause);
+        let is_handed_over = place.is_some_and(|place| place.left_at.is_some());
+        let presumed = if is_handed_over { Cause::HandedOver } else { Cause::Unknown };
+        let cause = from.ended.map_or(presumed, |(_, cause)| cause);
         self.incidents.add(at, (from_name, &to), moved, cause);
     }
 
@@ -264,7 +266,12 @@ impl Timeline {
     fn ended(&mut self, at: Timestamp, run: Run, moves: bool) {
         let place = match self.places.get_mut(&run.observer) {
             // The next run is known: its start has told when this one ended.
-            Some(place) if run.epoch < place.epoch => return,
+            Some(place) if run.epoch < place.epoch => {
+                if moves {
+                    self.incidents.handed_over(run.service, at);
+                }
+                return;
+            }
             Some(place) if place.service == run.service => place,
             Some(_) => {
                 self.leave(run.observer, Some(at));
@@ -321,6 +328,9 @@ impl Timeline {
             if let Some(known) = all.services.get(id) {
                 it.name = it.name.take().or_else(|| known.name.clone());
                 it.ended = it.ended.or(known.ended);
+            }
+            if let Some((at, cause)) = it.ended {
+                self.incidents.explain(*id, at, cause);
             }
         }
         let concerns = |mark: &&Mark| {

@@ -30,4 +30,4 @@ export const glyph = (type, x = 5, y = 5) => {
 /** A glyph that stands in a line of text. */
 export const inlineGlyph = (type) => s("svg", { viewBox: "-1 -1 12 12", "aria-hidden": "true" }, glyph(type));
 
-export const CAUSES = { lost: "service_lost", stopped: "service_gone", handed_over: "service_draining" };
+export const CAUSES = { lost: "service_lost", stopped: "service_gone", handed_over: "service_draining", unknown: "service_suspect" };

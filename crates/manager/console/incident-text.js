@@ -2,7 +2,7 @@
 import { stamp } from "./clock.js";
 import { counted, duration, number } from "./show.js";
 
-const CAUSE = { lost: "lost", stopped: "stopped", handed_over: "handed over" };
+const CAUSE = { lost: "lost", stopped: "stopped", handed_over: "handed over", unknown: "gone quiet" };
 const NAMED = 3;
 
 export const incidentHref = (it) => `#/incidents/${encodeURIComponent(it.from)}/${encodeURIComponent(it.since)}`;

@@ -10,7 +10,7 @@ import { bar, counted, duration, empty, number, observerLink, table, time } from
 
 const AROUND_MS = 120000;
 const MOVED = 500;
-const CAUSES = { lost: "The service was killed, or silent for too long.", stopped: "The service handed its observers over when it stopped.", handed_over: "The service handed observers over and lives." };
+const CAUSES = { lost: "The service was killed, or silent for too long.", stopped: "The service handed its observers over when it stopped.", handed_over: "The service handed observers over and lives.", unknown: "The service did not hand its observers over, and managers have not yet concluded whether it lives." };
 
 export const incidentList = (incidents) => h("ul", { class: "incident-list" }, incidents.map((it) => h("li", { key: `${it.from}-${it.since}` },
   causeGlyph(it),

@@ -48,14 +48,25 @@ async fn a_definition_is_changed_in_an_editor_and_no_change_is_lost() {
     assert!(code == Some(2) && said.contains("/spec/every"), "{code:?} {said}");
     assert!(kept(&said).contains("every: soon"));
     let (code, said) = edit(&dev, "sed -i 's/^spec:/spec: [/'");
-    assert!(code == Some(2) && said.contains("what you saved is no definition"), "{code:?} {said}");
+    assert!(code == Some(2) && said.contains("the file is not a definition"), "{code:?} {said}");
     assert!(kept(&said).contains("spec: ["));
+    // The editor opens again with the error, and the user corrects it.
+    let folder = tempfile::tempdir().unwrap();
+    let correct = "#!/bin/sh\nif grep -q 'Nothing was changed' \"$1\"; then sed -i s/soon/3s/ \"$1\"; else sed -i 's/3s/soon/; s/app: x/app: y/' \"$1\"; fi\n";
+    let (code, said) = edit(&dev, script(folder.path(), correct).to_str().unwrap());
+    assert!(
+        code == Some(0) && said.contains("- /labels/app: \"x\"\n+ /labels/app: \"y\""),
+        "{code:?} {said}"
+    );
+    // A new name would be another observer.
+    let (code, said) = edit(&dev, "sed -i 's/^name: one/name: two/'");
+    assert!(code == Some(2) && said.contains("/name") && !said.contains("apply"), "{code:?} {said}");
+    kept(&said);
     let (code, said) = edit(&dev, "false");
     assert!(code == Some(1) && said.contains("nothing was changed: set EDITOR"), "{code:?} {said}");
-    assert_eq!((one().await.definition_version, one().await.spec["every"].as_str()), (2, Some("3s")));
+    assert_eq!((one().await.definition_version, one().await.spec["every"].as_str()), (3, Some("3s")));
 
     // Another user pauses the observer while the editor is open.
-    let folder = tempfile::tempdir().unwrap();
     let pause = format!(
         "#!/bin/sh\n{} observer pause one --server {} >&2 && sed -i s/3s/4s/ \"$1\"\n",
         everwatch().display(),

@@ -70,6 +70,12 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
         return Err(Failure::Usage(text).into());
     }
     let manifests = read(&asked.files)?;
+    if asked.prune && manifests.is_empty() {
+        let text = "the files define no observer, and --prune would delete all that have these labels; to delete them, use \
+                    `everwatch observer delete` with --label"
+            .to_owned();
+        return Err(Failure::Usage(text).into());
+    }
     for (name, (file, manifest)) in manifests.iter().filter(|_| asked.prune) {
         let given = manifest.get("labels").cloned().unwrap_or_default();
         if let Some((key, value)) = labels.iter().find(|(key, value)| given[key.as_str()] != value.as_str()) {

@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) fn run(config: Option<&Path>, options: &Options, demo: Option<Duration>) -> anyhow::Result<()> {
+    if demo.is_some_and(|every| every < demo::EVERY_MIN) {
+        let text = "the interval of --demo is at least 1s, as in --demo=60s";
+        return Err(Failure::Usage(text.to_owned()).into());
+    }
     let greet = |address| {
         greet(address, options.services);
         if let Some(every) = demo {

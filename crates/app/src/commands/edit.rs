@@ -10,7 +10,6 @@ use everwatch_api::{Difference, Observer};
 use everwatch_core::observer::definition::MEMBERS;
 use reqwest::Method;
 use serde_json::{Map, Value};
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use tempfile::NamedTempFile;
@@ -18,7 +17,11 @@ use tempfile::NamedTempFile;
 const HELP: &str = "# Change the definition, save the file and end the editor. Lines that begin with # are ignored.\n\
     # To change nothing, save the file as it is. A member that you remove gets its default.\n";
 
-/// Opens the definition in the editor, and sends what was saved, unless someone else has changed the observer meanwhile.
+/// How often a user may correct what the manager refuses.
+const ATTEMPTS: usize = 20;
+
+/// Opens the definition in the editor, and sends what was saved, unless someone else has changed the observer meanwhile. What
+/// the manager refuses is opened again with the error, until it is saved without a change.
 pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
     let (it, tag) = client.read_tagged::<Item<Observer>>(&path(name)).await?;
     if it.spec.is_null() {
@@ -26,33 +29,64 @@ pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
         return Err(Failure::NotPermitted(text).into());
     }
     let before = definition(it.sent());
-    let mut file = tempfile::Builder::new().prefix("everwatch-").suffix(".yaml").tempfile()?;
-    writeln!(file, "{HELP}{}", output::yaml(&before)?)?;
-    open(file.path())?;
-    let text = std::fs::read_to_string(file.path())?;
-    let after = match parse(&text) {
-        Ok(after) => after,
-        Err(why) => {
-            return Err(kept(file, Failure::Usage(format!("what you saved is no definition: {why}"))));
+    let file = tempfile::Builder::new().prefix("everwatch-").suffix(".yaml").tempfile()?;
+    let mut text = format!("{}\n", output::yaml(&before)?);
+    let mut refused = None;
+    for _ in 0..ATTEMPTS {
+        std::fs::write(file.path(), format!("{HELP}{}{text}", refusal(refused.as_ref())))?;
+        open(file.path())?;
+        let saved = without_comments(&std::fs::read_to_string(file.path())?);
+        match refused.take().filter(|_| saved == text) {
+            Some(failure) => return Err(kept(file, failure)),
+            None if saved == text => {
+                print(&format!("{name} unchanged"));
+                return Ok(());
+            }
+            None => text = saved,
         }
-    };
-    let differences = Difference::all(&before, &after);
-    if differences.is_empty() {
-        print(&format!("{name} unchanged"));
-        return Ok(());
+        match send(client, (&it, &tag), (&before, &text)).await {
+            Ok(lines) => {
+                print(&lines);
+                return Ok(());
+            }
+            Err(failure @ Failure::Usage(_)) => refused = Some(failure),
+            Err(failure) => return Err(kept(file, failure)),
+        }
     }
+    Err(kept(file, refused.unwrap_or_else(|| Failure::Failed("nothing was saved".to_owned()))))
+}
+
+/// Sends the definition in the text. Returns what to tell the user.
+async fn send(
+    client: &Client,
+    (it, tag): (&Observer, &str),
+    (before, text): (&Value, &str),
+) -> Result<String, Failure> {
+    let after = parse(text).map_err(|why| Failure::Usage(format!("the file is not a definition: {why}")))?;
+    let differences = Difference::all(before, &after);
     let path = path(&it.id.to_string());
-    match client.send_if::<Observer>((Method::PUT, &path), &tag, &after).await {
-        Ok(it) => {
-            let head = format!("{}; definition version {}", told(&it.name, &it), it.definition_version);
-            print(&[vec![head], told_differences(&differences)].concat().join("\n"));
-            Ok(())
-        }
-        Err(error) => match error.downcast::<Failure>() {
-            Ok(failure) => Err(kept(file, failure)),
-            Err(error) => Err(kept(file, Failure::Failed(format!("{error:#}")))),
-        },
+    let sent = client.send_if::<Observer>((Method::PUT, &path), tag, &after).await;
+    let now = sent.map_err(|error| {
+        error.downcast::<Failure>().unwrap_or_else(|error| Failure::Failed(format!("{error:#}")))
+    })?;
+    if (now.definition_version, now.desired) == (it.definition_version, it.desired) {
+        return Ok(format!("{} unchanged", now.name));
     }
+    let head = format!("{}; definition version {}", told(&now.name, &now), now.definition_version);
+    Ok([vec![head], told_differences(&differences)].concat().join("\n"))
+}
+
+/// A refusal as comments.
+fn refusal(failure: Option<&Failure>) -> String {
+    let Some(failure) = failure else { return String::new() };
+    let lines = failure.to_string().lines().map(|line| format!("#   {line}\n")).collect::<String>();
+    format!(
+        "#\n# Nothing was changed, because of this error. Correct it, or save the file as it is to end.\n{lines}#\n"
+    )
+}
+
+fn without_comments(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
 /// The members that a user may change, without those that have no value.
@@ -89,12 +123,11 @@ fn kept(file: NamedTempFile, failure: Failure) -> anyhow::Error {
     match file.keep() {
         Ok((_, path)) => {
             let place = path.display();
-            let cure = match &failure {
-                // To apply the file would undo what someone else has changed.
-                Failure::Conflict(_) => "edit the observer again, and copy them from there".to_owned(),
-                _ => format!("correct them and run `everwatch observer apply -f {place}`"),
-            };
-            failure.with(&format!("your changes are in {place}: {cure}")).into()
+            failure
+                .with(&format!(
+                    "your changes are in {place}: edit the observer again, and copy them from there"
+                ))
+                .into()
         }
         Err(error) => failure.with(&format!("your changes are lost: {error}")).into(),
     }

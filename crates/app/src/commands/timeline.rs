@@ -79,7 +79,7 @@ fn drawn(it: &Timeline, columns: usize, colours: bool) -> String {
         lines.push(format!("{:widest$}  and {} more: choose some with --service", "", others.lanes));
     }
     lines.push(format!(
-        "{:widest$}  ░ observers that ran nowhere  ▒ twice  ✕ service lost  ▾ service stopped",
+        "{:widest$}  ▁…█ observers held, of {most}  ░ ran nowhere  ▒ ran twice  ✕ service lost  ▾ service stopped",
         ""
     ));
     lines.join("\n")

@@ -60,7 +60,8 @@ pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
 fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let count = |health: Health| it.stats.health.get(health.as_str()).copied().unwrap_or(0);
     let (running, failed) = (count(Health::Running), it.stats.observers.get("Failed").copied().unwrap_or(0));
-    let wanted: u64 = it.stats.health.values().sum();
+    // Observers that wait for the next time of their schedule are not meant to run now.
+    let wanted = it.stats.health.values().sum::<u64>().saturating_sub(scheduled(&it.stats));
     let severity = it.findings.iter().map(|it| it.severity).max();
     let (text, tone) = match (wanted, severity) {
         _ if !it.stats.broker => {
@@ -75,8 +76,17 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
     tone.paint(text, paper)
 }
 
+/// The observers that wait for the next time of their schedule.
+fn scheduled(stats: &Stats) -> u64 {
+    stats.observers.get("Scheduled").copied().unwrap_or(0)
+}
+
 fn observers(stats: &Stats) -> String {
-    let health = stats.health.iter().map(|(health, count)| (*count, health.clone()));
+    // The health of scheduled observers is `waiting`: they are counted once.
+    let health = stats.health.iter().map(|(health, count)| match health.as_str() {
+        "waiting" => (count.saturating_sub(scheduled(stats)), health.clone()),
+        _ => (*count, health.clone()),
+    });
     let rest =
         AT_REST.iter().filter_map(|status| Some((*stats.observers.get(*status)?, status.to_lowercase())));
     let mut all: Vec<_> = health.chain(rest).collect();
@@ -106,7 +116,10 @@ fn tolerance(pools: &[Item<Pool>]) -> String {
     match least {
         0 => format!("none: if the largest service{of} is lost, observers wait"),
         _ => {
-            format!("{least} of {} {services}{of} can be lost without an observer that waits", pool.services)
+            format!(
+                "{least} of {} {services}{of} can be lost, and every observer still gets a slot",
+                pool.services
+            )
         }
     }
 }

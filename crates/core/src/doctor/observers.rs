@@ -35,13 +35,19 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
         .collect();
     loops.sort_by_key(|row| std::cmp::Reverse(row.restarts()));
     let first = loops.first()?;
-    let name = |row: &&Row| format!("{} ({} restarts)", row.definition.name, row.restarts());
+    let name = |row: &&Row| match row.restarts() {
+        0 => row.definition.name.to_string(),
+        restarts => format!("{} ({restarts} restarts)", row.definition.name),
+    };
     let names: Vec<String> = loops.iter().map(name).collect();
     let count = loops.len() as u64;
     let unread = restarting.total > restarting.rows.len() as u64;
     let least = if unread { "at least " } else { "" };
-    let unknown = "none; its services died soon after its starts";
-    let error = first.observed.last_error.as_ref().map_or(unknown, |error| error.value.as_str());
+    // The first one has the most restarts.
+    if first.restarts() < LOOPS_FROM {
+        return Some(cut_short(least, (count, &listed(&names, count)), first));
+    }
+    let error = first.observed.last_error.as_ref().map_or("not known", |error| error.value.as_str());
     let error: String = error.chars().take(200).collect();
     Some(Finding {
         code: "crash-loop",
@@ -57,6 +63,26 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
             first.definition.arguments()
         ),
     })
+}
+
+/// Observers whose code has reported no error, but whose last runs ended soon after their starts, each with its service.
+fn cut_short(least: &str, (count, names): (u64, &str), first: &Row) -> Finding {
+    Finding {
+        code: "crash-loop",
+        severity: Severity::Warning,
+        subject: "observers".to_owned(),
+        what: format!(
+            "{least}{} lost the service or the broker soon after the start, repeatedly: {names}",
+            observers(count)
+        ),
+        why: "their services die or lose the broker again and again; an observer that ends its service can be the cause"
+            .to_owned(),
+        cure: format!(
+            "`everwatch timeline` shows which services were lost: read their logs; if one of the observers ends its \
+             service, pause it, as with `everwatch observer pause {}`",
+            first.definition.arguments()
+        ),
+    }
 }
 
 fn failed(failed: &SomeRows) -> Option<Finding> {

@@ -22,7 +22,13 @@ pub enum Cause {
     Stopped,
     /// Their service lives: a drain, a rebalance, a move, or a broken connection.
     HandedOver,
+    /// Observers started elsewhere although their service has not handed them over, and no manager has concluded yet whether
+    /// it lives.
+    Unknown,
 }
+
+/// A service that lives on for this time after the last start of an incident has only lost its connection.
+const CONCLUDED: Duration = Duration::from_secs(60);
 
 /// How many gaps were how long, to 1 part in 128 of a gap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -105,8 +111,11 @@ impl Incident {
         self.gaps.part(99)
     }
 
-    fn add(&mut self, at: Timestamp, to: &str, Moved { gap, overlap, .. }: Moved) {
+    fn add(&mut self, at: Timestamp, to: &str, Moved { gap, overlap, .. }: Moved, cause: Cause) {
         self.moved += 1;
+        if self.cause == Cause::Unknown {
+            self.cause = cause;
+        }
         match self.to.get_mut(to) {
             Some(moved) => *moved += 1,
             None => _ = self.to.insert(to.to_owned(), 1),
@@ -114,6 +123,13 @@ impl Incident {
         (self.since, self.until) = (self.since.min(at.minus(gap)), self.until.max(at));
         (self.gap_max, self.overlap_max) = (self.gap_max.max(gap), self.overlap_max.max(overlap));
         self.gaps.add(gap);
+    }
+
+    /// The cause as far as it is known at this time.
+    pub(super) fn conclude(&mut self, now: Timestamp) {
+        if self.cause == Cause::Unknown && now.since(self.until) >= CONCLUDED {
+            self.cause = Cause::HandedOver;
+        }
     }
 
     /// Whether an observer of its service that stood still from this time on belongs to it.
@@ -131,19 +147,13 @@ impl Incidents {
         self.0.iter()
     }
 
-    pub(super) fn add(
-        &mut self,
-        at: Timestamp,
-        (from_name, to): (String, &str),
-        moved: Moved,
-        cause: Option<Cause>,
-    ) {
+    pub(super) fn add(&mut self, at: Timestamp, (from_name, to): (String, &str), moved: Moved, cause: Cause) {
         let since = at.minus(moved.gap);
         if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(moved.from, since)) {
-            return it.add(at, to, moved);
+            return it.add(at, to, moved, cause);
         }
-        let mut it = Incident::opened((moved.from, from_name), cause.unwrap_or(Cause::HandedOver), since);
-        it.add(at, to, moved);
+        let mut it = Incident::opened((moved.from, from_name), cause, since);
+        it.add(at, to, moved, cause);
         if self.0.len() >= INCIDENTS_MAX {
             self.0.pop_front();
         }
@@ -155,6 +165,14 @@ impl Incidents {
     pub(super) fn explain(&mut self, service: ServiceId, at: Timestamp, cause: Cause) {
         if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(service, at)) {
             it.cause = cause;
+        }
+    }
+
+    /// A service has handed over an observer that had started elsewhere before this was known.
+    pub(super) fn handed_over(&mut self, service: ServiceId, at: Timestamp) {
+        let known = self.0.iter_mut().rev().find(|it| it.has(service, at));
+        if let Some(it) = known.filter(|it| it.cause == Cause::Unknown) {
+            it.cause = Cause::HandedOver;
         }
     }
 

@@ -279,6 +279,7 @@ impl Timeline {
             incident.since = incident.since.min(since);
             incident.gap_max = incident.gap_max.max(now.since(since));
         }
+        all.iter_mut().filter(|it| it.waiting == 0).for_each(|it| it.conclude(now));
         all.sort_by_key(|it| it.since);
         all
     }

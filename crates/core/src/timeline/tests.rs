@@ -355,3 +355,34 @@ fn it_forgets_what_is_older_than_a_day() {
     assert_eq!(picture.lanes.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["b"]);
     assert_eq!(picture.lanes[0].segments.last().unwrap().held_max, 2);
 }
+
+#[test]
+fn the_cause_is_unknown_until_it_is_told_or_the_service_lives_on() {
+    // It was killed: its observer runs elsewhere before a manager concludes that it is lost.
+    let mut line = Timeline::new(at(0));
+    registered(&mut line, 10, 1, "a");
+    registered(&mut line, 10, 2, "b");
+    started(&mut line, 20, run(1, 1, 1), None);
+    started(&mut line, 101, run(1, 2, 2), Some((1, 1000, 0)));
+    assert_eq!(incidents(&line, 105), ["a Unknown 100-101 moved 1 gap 1000 ms"]);
+    // It lives on: only its connection was broken.
+    assert_eq!(incidents(&line, 161), ["a HandedOver 100-101 moved 1 gap 1000 ms"]);
+    gone(&mut line, 106, 1, "a", true);
+    assert_eq!(incidents(&line, 161), ["a Lost 100-101 moved 1 gap 1000 ms"]);
+
+    // It handed the observer over, but this is told after the next start.
+    started(&mut line, 201, run(1, 3, 3), Some((2, 100, 0)));
+    assert_eq!(incidents(&line, 202)[1..], ["b Unknown 200-201 moved 1 gap 100 ms"]);
+    ended(&mut line, 201, run(1, 2, 2), true);
+    assert_eq!(incidents(&line, 202)[1..], ["b HandedOver 200-201 moved 1 gap 100 ms"]);
+}
+
+#[test]
+fn the_timeline_of_one_observer_knows_why_its_services_ended() {
+    let all = killed();
+    let mut line = Timeline::new(at(0));
+    started(&mut line, 20, run(1, 1, 1), None);
+    started(&mut line, 101, run(1, 2, 2), Some((1, 1000, 0)));
+    line.add_services_of(&all);
+    assert_eq!(incidents(&line, 110), ["a Lost 100-101 moved 1 gap 1000 ms"]);
+}

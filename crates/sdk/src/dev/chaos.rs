@@ -92,7 +92,12 @@ impl Chaos {
 }
 
 fn refused(status: StatusCode, detail: &str) -> Refusal {
-    let body = json!({ "status": status.as_u16(), "detail": detail });
+    let title = status.canonical_reason().unwrap_or_default();
+    let code = title.to_lowercase().replace(' ', "-");
+    let body = json!({
+        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail, "instance": "/dev/chaos",
+        "code": code,
+    });
     (status, [(header::CONTENT_TYPE, "application/problem+json")], Json(body))
 }
 

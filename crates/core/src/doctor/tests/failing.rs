@@ -27,6 +27,20 @@ fn crash_looping_observers_are_named_by_number_of_restarts() {
 }
 
 #[test]
+fn observers_whose_services_died_are_not_said_to_have_failed() {
+    let mut suspect = running("suspect", at(0), now());
+    suspect.observed.waited.insert(0);
+    let set = |rows: Vec<Row>| move |facts: &mut Facts| fleet(facts).restarting = SomeRows { total: 1, rows };
+    let findings = diagnosed(set(vec![suspect.clone()]));
+    let [Finding { code: "crash-loop", what, cure, .. }] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!(what, "one observer lost the service or the broker soon after the start, repeatedly: suspect");
+    assert!(cure.contains("everwatch timeline") && cure.contains("observer pause suspect"), "{cure}");
+    // With one that fails, its error is the news.
+    let findings = diagnosed(set(vec![suspect, looping("often", 40)]));
+    assert!(findings[0].what.ends_with("failed repeatedly: often (39 restarts), suspect"), "{findings:?}");
+}
+
+#[test]
 fn failed_observers_are_counted_and_the_first_five_are_named() {
     let rows: Vec<Row> = (1..=7).map(|number| observer(&format!("o{number}"), "ticker")).collect();
     let findings = diagnosed(|facts| fleet(facts).failed = SomeRows { total: 12, rows });
