@@ -32,7 +32,7 @@ pub fn tolerance<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::test_services::service;
+    use crate::record::test_services::{holding, service};
     use crate::wire::heartbeat::Intent;
 
     fn of(sizes: &[u32], needed: u64) -> usize {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_service_that_takes_no_observers_has_no_room() {
-        let mut draining = service("b", 10, &["ticker"]);
+        let mut draining = holding(service("b", 10, &["ticker"]), 3);
         draining.heartbeat.as_mut().expect("the service has sent one").state = Intent::Draining;
         let services = [service("a", 10, &["ticker"]), draining, service("c", 10, &["ticker"])];
         assert_eq!([tolerance(&services, 10, false), tolerance(&services, 11, false)], [1, 0]);

@@ -381,6 +381,7 @@ fn the_cause_is_unknown_until_it_is_told_or_the_service_lives_on() {
 fn the_timeline_of_one_observer_knows_why_its_services_ended() {
     let all = killed();
     let mut line = Timeline::new(at(0));
+    line.name(service(1), "a");
     started(&mut line, 20, run(1, 1, 1), None);
     started(&mut line, 101, run(1, 2, 2), Some((1, 1000, 0)));
     line.add_services_of(&all);
