@@ -111,6 +111,21 @@ async fn the_manager_is_found_by_the_configuration_file() {
 }
 
 #[tokio::test]
+async fn mistakes_end_at_once_and_name_what_is_missing() {
+    let dev = Dev::start(1, 5).await;
+    // The environment names the manager here.
+    let (code, _, beside) = dev.run("observer create x");
+    assert!(code == Some(2) && beside.contains("--kind") && !beside.contains("--server"), "{beside}");
+    assert_eq!(dev.run("observer create gone --kind ticker --paused").0, Some(0));
+    assert_eq!(dev.run("observer delete gone --wait 20s").0, Some(0));
+    let (code, _, beside) = dev.run("observer wait gone --for status=Processing --timeout 10m");
+    assert!(
+        code == Some(4) && beside.contains("gone is deleted, so it never becomes Processing"),
+        "{beside}"
+    );
+}
+
+#[tokio::test]
 async fn several_names_are_worked_on_and_the_first_failure_decides() {
     let dev = Dev::start(1, 5).await;
     let (code, said, _) =

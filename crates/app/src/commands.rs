@@ -50,7 +50,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     if let Some(namespace) = cli.within.given() {
         client::use_namespace(namespace);
     }
-    let server = || server(cli.server.as_deref(), cli.config.as_deref());
+    let of_environment = || std::env::var("EVERWATCH_SERVER").ok().filter(|url| !url.is_empty());
+    let given = cli.server.or_else(of_environment);
+    let server = || server(given.as_deref(), cli.config.as_deref());
     let ended = match cli.command {
         Command::Dev { options, demo } => dev::run(cli.config.as_deref(), &options, demo),
         Command::Demo => server().and_then(|server| demo::tour(&server)),

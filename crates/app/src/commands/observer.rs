@@ -8,6 +8,7 @@ use crate::output::{self, OBSERVERS, TerminalStyle, note, print};
 use crate::requests::{all, described_observer, path, told};
 use everwatch_api as api;
 use everwatch_core::clock;
+use everwatch_core::record::status::Status;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
@@ -222,6 +223,10 @@ async fn wait(client: &Client, asked: &Wait) -> anyhow::Result<()> {
         if now == status {
             print(&format!("{name} {now}"));
             return Ok(());
+        }
+        if it.status == Status::Deleted {
+            let text = format!("{name} is deleted, so it never becomes {status}");
+            return Err(Failure::Conflict(text).into());
         }
         if begun.elapsed() >= *timeout {
             let waited = clock::show(*timeout);
