@@ -52,10 +52,10 @@ async fn a_definition_is_changed_in_an_editor_and_no_change_is_lost() {
     assert!(kept(&said).contains("spec: ["));
     // The editor opens again with the error, and the user corrects it.
     let folder = tempfile::tempdir().unwrap();
-    let correct = "#!/bin/sh\nif grep -q 'Nothing was changed' \"$1\"; then sed -i s/soon/3s/ \"$1\"; else sed -i 's/3s/soon/; s/app: x/app: y/' \"$1\"; fi\n";
+    let correct = "#!/bin/sh\nif grep -q 'Nothing was changed' \"$1\"; then sed -i s/soon/3s/ \"$1\"; else sed -i 's/3s/soon/; s/app: x/app: z/' \"$1\"; fi\n";
     let (code, said) = edit(&dev, script(folder.path(), correct).to_str().unwrap());
     assert!(
-        code == Some(0) && said.contains("- /labels/app: \"x\"\n+ /labels/app: \"y\""),
+        code == Some(0) && said.contains("- /labels/app: \"x\"\n+ /labels/app: \"z\""),
         "{code:?} {said}"
     );
     // A new name would be another observer.
