@@ -141,9 +141,10 @@ mod tests {
     #[test]
     fn the_file_has_what_a_user_may_change() {
         let sent = json!({"id": "x", "name": "one", "kind": "ticker", "spec": {"every": "1s"}, "status": "Processing",
+            "labels": {"app": "y", "size": "1.0"},
             "start_at": null, "desired": "running", "epoch": 3});
-        let expected =
-            json!({"name": "one", "kind": "ticker", "spec": {"every": "1s"}, "desired": "running"});
+        let expected = json!({"name": "one", "kind": "ticker", "spec": {"every": "1s"}, "desired": "running",
+                "labels": {"app": "y", "size": "1.0"}});
         assert_eq!(definition(&sent), expected);
         let text = format!("{HELP}{}\n", output::yaml(&expected).unwrap());
         assert_eq!(parse(&text).unwrap(), expected, "the help is a comment");
