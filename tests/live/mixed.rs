@@ -110,6 +110,12 @@ impl Mixed {
             assert!(!log.contains("panicked"), "{what}: {log}");
         }
         assert!(self.cluster.api.parked().await.is_empty(), "{what}: something was parked");
+        // A program that has just started may end before it writes.
+        wait_for("each observer to write that it runs", || async {
+            let written = beacons::read(&self.folder).len();
+            if written == self.created { Ok(()) } else { Err(format!("{written} of {}", self.created)) }
+        })
+        .await;
         let all = format!("/v1/observers?label=by%3Dtest&expect={}", self.created);
         let (code, answer) = self.cluster.api.call("DELETE", &all, None).await;
         assert!(code < 300, "{what}: {code} {answer}");
