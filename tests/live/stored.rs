@@ -167,6 +167,10 @@ async fn serves(mut cluster: Cluster, folder: &Path) {
     };
     let (messages, observers) = (read("messages"), read("observers"));
     load(&cluster, folder);
+    // The recording grows old, and a manager would delete what ended long ago.
+    for ended in ["COMPLETED", "FAILED"] {
+        cluster.extra.push((format!("EVERWATCH_MANAGER__RETENTION_{ended}"), "876000h".to_owned()));
+    }
     cluster.manager().await;
     cluster.service("new", 40).await;
     let publish = "/api/exchanges/%2f/amq.default/publish";
