@@ -52,6 +52,12 @@ async fn a_kill_and_a_drain_are_seen_as_they_happened() {
     cluster.api.until_total("/v1/observers?health=running", OBSERVERS).await;
     cluster.service("b", 20).await;
     until_held(&cluster, [("a", OBSERVERS), ("b", 0)]).await;
+    // Gaps begin with the last sign of life, so the service lives until it has told that it holds them all.
+    wait_for("a heartbeat that tells of all", || async {
+        let it: Service = cluster.api.read("/v1/services/a").await;
+        if u64::from(it.held) == OBSERVERS { Ok(()) } else { Err(format!("{it:?}")) }
+    })
+    .await;
     cluster.kill("a");
     let it =
         until_incident(&cluster, |it| it.from == "a" && it.cause == "lost" && it.moved == OBSERVERS).await;
