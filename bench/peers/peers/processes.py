@@ -7,6 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any
+
+
+def _settings(env: Mapping[str, str], output: IO[bytes], cwd: Path) -> dict[str, Any]:
+    """The settings of every process: no input, and all output in the log."""
+    return {"env": {**os.environ, **env}, "stdin": subprocess.DEVNULL, "stdout": output, "stderr": output, "cwd": cwd}
 
 
 class Tree:
@@ -15,14 +21,8 @@ class Tree:
     def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path) -> None:
         """Starts the command in a session of its own, with its output in the log."""
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                command,
-                env={**os.environ, **env},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=cwd,
-                start_new_session=True,
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                command, start_new_session=True, **_settings(env, output, cwd)
             )
         self._log = log
         self._frozen: list[int] = []
@@ -78,13 +78,4 @@ def _send(pid: int, number: signal.Signals) -> None:
 def run(command: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path, timeout: float = 60) -> None:
     """Runs a command to its end. Raises an error if it fails or takes too long."""
     with log.open("ab") as output:
-        subprocess.run(
-            command,
-            env={**os.environ, **env},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=cwd,
-            check=True,
-            timeout=timeout,
-        )
+        subprocess.run(command, check=True, timeout=timeout, **_settings(env, output, cwd))

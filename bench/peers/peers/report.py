@@ -92,9 +92,7 @@ def _failures(table: Table, systems: Sequence[System]) -> list[str]:
     ]
     for it in systems:
         received = _count(table.get(it.name, "killed", "received"))
-        lines.append(
-            f"| {it.title} | {_moves(table, it, 'killed')} | {received} | {table.repetitions(it.name, 'killed')} |"
-        )
+        lines.append(_row(table, it, "killed", _moves(table, it, "killed"), received))
     lines += [
         "",
         "## A worker is frozen, and thawed once its tasks run elsewhere",
@@ -108,10 +106,8 @@ def _failures(table: Table, systems: Sequence[System]) -> list[str]:
     ]
     for it in systems:
         worst = table.worst(it.name, "frozen")
-        cells = f"{_doubled(worst)} | {_count(worst.get('missing'))}"
-        lines.append(
-            f"| {it.title} | {_moves(table, it, 'frozen')} | {cells} | {table.repetitions(it.name, 'frozen')} |"
-        )
+        missing = _count(worst.get("missing"))
+        lines.append(_row(table, it, "frozen", _moves(table, it, "frozen"), _doubled(worst), missing))
     return [*lines, ""]
 
 
@@ -130,9 +126,13 @@ def _timeouts(table: Table, systems: Sequence[System]) -> list[str]:
     ]
     for it in shown:
         worst = table.worst(it.name, "timed_out")
-        cells = f"{_count(worst.get('restarted'))} | {_doubled(worst)} | {_count(worst.get('missing'))}"
-        lines.append(f"| {it.title} | {cells} | {table.repetitions(it.name, 'timed_out')} |")
+        restarted, missing = _count(worst.get("restarted")), _count(worst.get("missing"))
+        lines.append(_row(table, it, "timed_out", restarted, _doubled(worst), missing))
     return [*lines, ""]
+
+
+def _row(table: Table, system: System, scenario: str, *cells: str) -> str:
+    return f"| {' | '.join([system.title, *cells, str(table.repetitions(system.name, scenario))])} |"
 
 
 def _moves(table: Table, system: System, scenario: str) -> str:
