@@ -125,6 +125,11 @@ impl Browser {
         .await;
     }
 
+    /// Presses the button that carries out what the dialog asks, once it is there.
+    pub(crate) async fn confirm(&self) {
+        self.click(Locator::Css("#dialog button[value=yes]")).await;
+    }
+
     /// Types into a field, once it is there.
     pub(crate) async fn write(&self, css: &str, text: &str) {
         let field = self.client.wait().for_element(Locator::Css(css)).await.unwrap();

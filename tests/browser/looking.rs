@@ -12,6 +12,14 @@ fn key(key: &str, control: bool) -> String {
     )
 }
 
+/// Types a text into the palette, waits until it selects an entry with this title, and opens it.
+async fn open_from_palette(page: &Browser, text: &str, title: &str) {
+    page.run(&key("k", true)).await;
+    page.write("#palette input", text).await;
+    page.until_text("#found li[aria-selected=true]", title).await;
+    page.write("#palette input", "\u{e007}").await;
+}
+
 #[tokio::test]
 async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     let mut cluster = Cluster::new("lanes");
@@ -79,15 +87,9 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     page.run(&key("o", false)).await;
     page.until_text("h1", "orders-2").await;
 
-    page.run(&key("k", true)).await;
-    page.write("#palette input", "orders-1").await;
-    page.until_text("#found li[aria-selected=true]", "orders-1").await;
-    page.write("#palette input", "\u{e007}").await;
+    open_from_palette(&page, "orders-1", "orders-1").await;
     page.until_text("h1", "orders-1").await;
-    page.run(&key("k", true)).await;
-    page.write("#palette input", "safe").await;
-    page.until_text("#found li[aria-selected=true]", "Safe mode").await;
-    page.write("#palette input", "\u{e007}").await;
+    open_from_palette(&page, "safe", "Safe mode").await;
     page.until_text("h1", "Safe mode").await;
 
     page.view("#/observers/orders-1").await;

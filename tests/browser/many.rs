@@ -1,7 +1,6 @@
 //! A large fleet in the console: how long the list takes to appear and to be filtered, and whether the page
 //! stays responsive while many observers change. Prints the measured values. EVERWATCH_CONSOLE_OBSERVERS: the
 //! number of observers (default 1,000); EVERWATCH_CONSOLE_CHANGES: how many restart each second (default 20).
-//! are (default 1,000); EVERWATCH_CONSOLE_CHANGES: how many restart each second (default 20).
 
 use crate::browser::Browser;
 use everwatch_api::Stats;

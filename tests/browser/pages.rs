@@ -3,7 +3,6 @@
 use crate::browser::Browser;
 use everwatch_api::{CreatedToken, Role, SafeMode};
 use everwatch_tests::cluster::Cluster;
-use fantoccini::Locator;
 use serde_json::json;
 
 #[tokio::test]
@@ -14,13 +13,13 @@ async fn findings_are_cured_and_safe_mode_is_switched() {
     let page = Browser::open(&format!("{}/#/safe-mode", cluster.api.url)).await;
     page.press("Begin safe mode").await;
     page.write("#dialog input", "network").await;
-    page.click(Locator::Css("#dialog button[value=yes]")).await;
+    page.confirm().await;
     page.until_text("main", "Reason: network").await;
     assert!(cluster.api.read::<SafeMode>("/v1/safe-mode").await.on);
     page.view("#/doctor").await;
     page.until_text("main", "safe-mode-on").await;
     page.press("End safe mode").await;
-    page.click(Locator::Css("#dialog button[value=yes]")).await;
+    page.confirm().await;
     cluster.api.until_read("/v1/safe-mode", |it: &SafeMode| !it.on).await;
     page.until(
         "the finding to be gone",
@@ -39,7 +38,7 @@ async fn pools_kinds_and_one_service_have_pages() {
     let page = Browser::open(&format!("{}/#/pools", cluster.api.url)).await;
     page.until_text("tbody", "default").await;
     page.press("Pause").await;
-    page.click(Locator::Css("#dialog button[value=yes]")).await;
+    page.confirm().await;
     page.until_text("tbody", "Paused").await;
     page.press("Resume").await;
     page.until_text("tbody", "active").await;
@@ -78,7 +77,7 @@ async fn access_is_managed_and_what_a_session_may_not_read_is_hidden() {
     page.view("#/roles").await;
     page.press("New role").await;
     page.write("#dialog input[name=name]", "on-call").await;
-    page.click(Locator::Css("#dialog button[value=yes]")).await;
+    page.confirm().await;
     page.until_text("main", "on-call").await;
     let role: Role = cluster.api.read("/v1/roles/on-call").await;
     assert_eq!(role.grants[0].verbs, ["observers:read", "observers:operate"]);
@@ -86,13 +85,13 @@ async fn access_is_managed_and_what_a_session_may_not_read_is_hidden() {
     page.press("New namespace").await;
     page.write("#dialog input[name=name]", "team-a").await;
     page.write("#dialog input[name=observers]", "5").await;
-    page.click(Locator::Css("#dialog button[value=yes]")).await;
+    page.confirm().await;
     page.until_text("main", "team-a").await;
     page.until_text("tbody", "0 of 5").await;
     page.view("#/tokens").await;
     page.press("New token").await;
     page.write("#dialog input[name=name]", "jane").await;
-    page.click(Locator::Css("#dialog button[value=yes]")).await;
+    page.confirm().await;
     // The secret is shown once.
     page.until_text("#secret", "ewt_").await;
     page.press("Done").await;
