@@ -5,7 +5,7 @@ import { isUtc, useUtc } from "./clock.js";
 import { h, patch } from "./dom.js";
 import { listen } from "./keys.js";
 import { Live } from "./live.js";
-import { drawNav, forgetCounts, recount } from "./nav.js";
+import { PAGES, drawNav, forgetCounts, recount } from "./nav.js";
 import { openPalette } from "./palette.js";
 import { duration, empty, tick } from "./show.js";
 import { PAIRS, VIEWS } from "./views.js";
@@ -58,20 +58,22 @@ const skeleton = () => h("div", { class: "loading", role: "status" }, h("p", { c
 
 function refused(error) {
   const title = { 404: "Not found", 403: "Not permitted" }[error.status] ?? "The manager refused the request";
+  const open = PAGES.find((it) => may(it.needs)) ?? PAGES[0];
   const after = error.status === 403 ? "Your role does not permit it. " : "";
   patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title),
-    empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: "#/" }, "Go to the overview")))]);
+    empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
 }
 
 async function show() {
   const mine = ++turn;
-  recount(() => route.parts[0]);
+  const count = () => recount(() => route.parts[0]);
   try {
     const loaded = await view.load(route);
     if (mine !== turn) return;
     data = loaded;
     document.body.classList.remove("locked");
     draw();
+    count();
   } catch (error) {
     if (mine !== turn) return;
     if (!(error instanceof Refused)) throw error;
@@ -81,6 +83,7 @@ async function show() {
     if (error.status === 401 && main.querySelector(".login")) return;
     if (error.status === 401) return patch(main, [loginForm(error.message, entered)]);
     refused(error);
+    count();
   }
 }
 

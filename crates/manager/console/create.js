@@ -4,6 +4,7 @@ import { toast } from "./ask.js";
 import { asSwitch, drawText, loadText } from "./create-text.js";
 import { h } from "./dom.js";
 import { collect, control, fields } from "./schema.js";
+import { readable } from "./session.js";
 import { empty } from "./show.js";
 
 /** Members of the definition that a field of the form writes, beside those of the spec. */
@@ -18,7 +19,7 @@ let asked = null;
 async function load({ params }) {
   if (params.get("as") === "yaml") await loadText(params);
   if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
-  const [kinds, pools] = await Promise.all([get("/v1/kinds"), get("/v1/pools")]);
+  const [kinds, pools] = await Promise.all([get("/v1/kinds"), readable("pools:read", () => get("/v1/pools"), { items: [] })]);
   return { kinds: kinds.items, pools: pools.items };
 }
 

@@ -58,6 +58,8 @@ export function patch(parent, fresh) {
     const key = node.dataset?.key;
     const held = key === undefined ? undefined : keyed.get(key);
     if (held && same(held, node)) {
+      // Of two fresh elements with one key, the second is new.
+      keyed.delete(key);
       if (held === at) at = at.nextSibling;
       else parent.insertBefore(held, at);
       become(held, node);

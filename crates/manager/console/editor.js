@@ -4,6 +4,7 @@ import { changed, diffView, linesOf } from "./diff.js";
 import { h } from "./dom.js";
 import { ordered } from "./definition.js";
 import { collect, control, fields, fits, typedOf } from "./schema.js";
+import { counted } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
 
 const CHECK_MS = 300;
@@ -82,8 +83,11 @@ function read(draft, members, context) {
   }
   const next = { ...draft.definition, spec };
   for (const [name] of [["name"], ...TEXTS]) { const value = draft.rest[name]?.trim(); if (value) next[name] = value; else delete next[name]; }
-  const labels = labelsOf(draft.rest.labels);
-  if (Object.keys(labels).length) next.labels = labels; else delete next.labels;
+  // A value with a comma would be read as two labels: those that nobody has typed stay as they are.
+  if (draft.rest.labels !== labelsText(draft.definition.labels)) {
+    const labels = labelsOf(draft.rest.labels);
+    if (Object.keys(labels).length) next.labels = labels; else delete next.labels;
+  }
   next.overlap = draft.rest.overlap;
   change(draft, ordered(next), context);
 }
@@ -121,7 +125,7 @@ export function editor(draft, kinds, { title, word, save, cancel, notice }, cont
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, title),
       h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, context) : textArea(draft, context)),
-    h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "What is created"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : `${count} lines`) : "")),
+    h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "What is created"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
       notice ?? null, complaints(draft), diffView(all, "Changes"),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

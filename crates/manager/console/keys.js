@@ -22,7 +22,7 @@ export function help() {
     h("div", { class: "keys" }, PAGES.filter((it) => may(it.needs)).map((it) => line(`g ${it.key}`, it.title))),
     h("p", { class: "fine" }, "Times are relative; the exact time appears on hover, in UTC or local time as the switch at the top says."),
     h("form", { method: "dialog", class: "row end" }, h("button", { class: "button" }, "Close"))));
-  if (!dialog.open) dialog.showModal();
+  dialog.showModal();
 }
 
 /** The row that has the focus: redrawing the page keeps it. */
@@ -45,8 +45,10 @@ export function listen({ palette, go }) {
     e: () => document.querySelector("[data-action=edit]")?.click(), x: () => row()?.querySelector("input[type=checkbox]")?.click(), o: () => row()?.querySelector("a")?.click(),
   };
   document.addEventListener("keydown", (event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); palette(); return; }
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+    // A dialog is answered first; the focus may be outside of it.
+    const asks = document.querySelector("dialog[open]") !== null;
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); if (!asks) palette(); return; }
+    if (asks || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
     const chord = performance.now() - chordAt < CHORD_MS;
     chordAt = -Infinity;
     if (chord) {

@@ -29,6 +29,13 @@ export function ticks({ since, until }, most) {
   return Array.from({ length: Math.floor((until - since) / step) + 1 }, (_, index) => until - index * step);
 }
 
+/** The time between a tick and the end of the picture, exact: ticks are at whole seconds. */
+export function beforeEnd(ms) {
+  if (ms === 0) return "now";
+  const [size, unit] = [[3600000, "h"], [60000, "min"]].find(([it]) => ms % it === 0) ?? [1000, "s"];
+  return `−${ms / size} ${unit}`;
+}
+
 const sorted = (lanes) => lanes.toSorted((a, b) => a.service.localeCompare(b.service, "en", { numeric: true }));
 const trouble = (lane, incidents) => lane.segments.reduce((most, it) => Math.max(most, it.gap * 2 + it.overlap * 3), 0) + (lane.lives ? 0 : 1) + incidents.filter((it) => it.from === lane.service).length * 10;
 

@@ -3,8 +3,8 @@ import { clock, exact, shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
 import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
-import { SPANS, chosen, heldAtEnd, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
-import { counted, duration, number, table } from "./show.js";
+import { SPANS, beforeEnd, chosen, heldAtEnd, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
+import { counted, number, table } from "./show.js";
 
 const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
 const NARROW = 620;
@@ -14,12 +14,17 @@ const WIDE_GAP = 14;
 const DULL = new Set(["work_queue_created", "limit_set", "limit_deleted", "rate_set", "rate_deleted"]);
 let card = null;
 let unfolded = false;
+// No pointer leaves the chart of a page that is left.
+addEventListener("hashchange", () => { card = null; });
 
 /** The room for the drawing, in pixels. */
 export function room() {
   const main = document.getElementById("main"), style = getComputedStyle(main);
   return Math.max(280, Math.round(main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)) - 2);
 }
+
+/** Of how many columns a picture is asked for: two pixels each. */
+export const columns = () => Math.round(room() / 2);
 
 const y = (row) => TOP + row * (ROW + BETWEEN);
 
@@ -130,7 +135,7 @@ function axis(at, bottom, width) {
   const live = Math.abs(Date.now() - at.until) < 60000;
   return ticks(at, width / 130).map((moment) => {
     const ago = at.until - moment, place = at.x(moment).toFixed(1);
-    const text = !live ? shortClock(moment) : ago === 0 ? "now" : `−${duration(ago)}`;
+    const text = live ? beforeEnd(ago) : shortClock(moment);
     return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), s("text", { x: place, y: bottom + 15, "text-anchor": ago === 0 ? "end" : "middle" }, text));
   });
 }
@@ -191,7 +196,7 @@ export function lanesPanel(picture, capacities, { title = "Failover timeline", s
     h("header", {}, h("h2", {}, title), legend(picture), spans ? spanButtons(spans.params, context, spans.ask) : null),
     picture.lanes.length === 0 ? h("p", { class: "fine" }, "No service ran in this time.") :
       h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),
-    many ? h("button", { type: "button", class: "quiet lane-more", key: "more", onclick: () => { unfolded = !unfolded; context.redraw(); } }, unfolded ? "Show the worst twelve" : `Show all ${number(picture.lanes.length)} lanes`) : null,
+    many ? h("button", { type: "button", class: "quiet lane-more", key: "more", onclick: () => { unfolded = !unfolded; context.redraw(); } }, unfolded ? "Show fewer lanes" : `Show all ${number(picture.lanes.length)} lanes`) : null,
     asTable(picture));
 }
 

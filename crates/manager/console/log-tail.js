@@ -8,6 +8,8 @@ export class Tail {
   #last = null;
   #notes = 0;
   #over = false;
+  /** Whether a drawing after the end of the stream has shown that the observer ended. */
+  #endSeen = false;
   rows = [];
 
   /** `added` is called after new lines. */
@@ -16,9 +18,17 @@ export class Tail {
     this.added = added;
   }
 
-  /** Repeatable: a stream that the manager refused is tried again with the next drawing of the page. */
-  open() {
-    if (this.#over || document.hidden || (this.#source && this.#source.readyState !== EventSource.CLOSED)) return;
+  /**
+   * Repeatable: a stream that the manager refused is tried again with the next drawing of the page. After the end of the
+   * stream, another one opens once an observer that had ended runs again.
+   */
+  open(hasEnded) {
+    if (this.#over) {
+      this.#endSeen ||= hasEnded;
+      if (hasEnded || !this.#endSeen) return;
+      this.#over = this.#endSeen = false;
+    }
+    if (document.hidden || (this.#source && this.#source.readyState !== EventSource.CLOSED)) return;
     const after = this.#last === null ? "" : `&after=${this.#last}`;
     const source = new EventSource(`/v1/observers/${this.id}/logs?follow=true&tail=${TAIL}${after}`);
     source.addEventListener("line", (event) => { this.#last = event.lastEventId; this.#add(JSON.parse(event.data)); });

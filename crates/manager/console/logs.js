@@ -9,6 +9,7 @@ const SHOWN = 500;
 const NEAR_END = 24;
 /** So long after a hand has touched the pane, a scroll is that person's. */
 const TOUCH_MS = 1000;
+const ENDED = ["Completed", "Failed", "Deleted"];
 const STREAMS = [["", "All"], ["stdout", "stdout"], ["stderr", "stderr"], ["log", "log"]];
 
 let tail = null, timer = null, touchedAt = -Infinity;
@@ -19,7 +20,7 @@ function leave() {
   tail = null;
   Object.assign(view, { follow: true, run: "", find: "", stream: "" });
 }
-addEventListener("hashchange", () => { if (tail && !location.hash.includes(tail.id) && !location.hash.startsWith(tail.hash)) leave(); });
+addEventListener("hashchange", () => { if (tail && location.hash.split("?")[0] !== tail.hash) leave(); });
 // A hidden tab would keep one of the browser's few connections to this manager.
 document.addEventListener("visibilitychange", () => { if (document.hidden) tail?.close(); });
 
@@ -101,7 +102,7 @@ export function logs(it, context) {
     tail = new Tail(it.id, () => { timer ??= setTimeout(show, DRAW_MS); });
     tail.hash = location.hash.split("?")[0];
   }
-  tail.open();
+  tail.open(ENDED.includes(it.status));
   requestAnimationFrame(stick);
   const touched = () => { touchedAt = performance.now(); };
   return h("section", { class: "panel log-panel", key: "logs" }, tools(it, context),

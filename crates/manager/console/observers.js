@@ -2,7 +2,7 @@
 import { call, forEach, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
-import { may } from "./session.js";
+import { may, readable } from "./session.js";
 import { HEALTHS, RESTS, counted, empty, health, number, observerLink, table, time, word } from "./show.js";
 
 const PAGE = 100;
@@ -19,9 +19,12 @@ let working = null;
 
 async function load({ params }) {
   const filter = Object.fromEntries(FILTERS.map((name) => [name, name === "label" ? params.get(name)?.split(",").map((it) => it.trim()).filter(Boolean) : params.get(name)]));
+  // A role may permit observers and nothing else: the list then lacks counts and choices.
+  const none = { items: [] };
   const [page, stats, kinds, pools, services] = await Promise.all([
     get("/v1/observers", { ...filter, cursor: params.get("cursor"), limit: PAGE }),
-    get("/v1/stats"), get("/v1/kinds"), get("/v1/pools"), get("/v1/services", { state: "active,standby,cordoned,draining,suspect", limit: 1000 })]);
+    readable("status:read", () => get("/v1/stats"), { observers: {}, health: {} }), readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none),
+    readable("services:read", () => get("/v1/services", { state: "active,standby,cordoned,draining,suspect", limit: 1000 }), none)]);
   for (const it of page.items) if (ticked.has(it.id)) ticked.set(it.id, it);
   return { page, stats, kinds: kinds.items, pools: pools.items, services: services.items };
 }
@@ -50,7 +53,7 @@ function filters({ page, stats, kinds, pools, services }, params, context) {
   /** Only observers that are to run have a health: one sort of chip at a time. */
   const toggle = (name, it) => context.set({ health: "", status: "", [name]: (chosen(name).includes(it) ? chosen(name).filter((one) => one !== it) : [...chosen(name), it]).join(","), ...FRESH_PAGE });
   const chip = (name, it, count) => h("button", { key: it, type: "button", class: "chip", "data-status": it, "aria-pressed": String(chosen(name).includes(it)), onclick: () => toggle(name, it) },
-    word(it), h("b", {}, number(count ?? 0)));
+    word(it), may("status:read") ? h("b", {}, number(count ?? 0)) : null);
   const reasons = [...new Set(page.items.map((it) => it.reason_code).filter(Boolean))].sort();
   return h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
     h("div", { class: "chips", role: "group", "aria-label": "Health and status" },

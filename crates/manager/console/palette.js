@@ -39,7 +39,6 @@ async function things(typed) {
 
 export function openPalette(commands) {
   const dialog = document.getElementById("palette");
-  if (dialog.open) return;
   let found = [], at = 0, turn = 0, timer = null;
   const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find an observer, service, page, action…", autocomplete: "off", spellcheck: "false" });
   const list = h("ul", { id: "found", role: "listbox", "aria-label": "Found" });

@@ -2,8 +2,8 @@
 import { clock, exact } from "./clock.js";
 import { h, s } from "./dom.js";
 import { room } from "./lanes.js";
-import { SPANS, scale, ticks } from "./lanes-scale.js";
-import { duration, number, time } from "./show.js";
+import { SPANS, beforeEnd, scale, ticks } from "./lanes-scale.js";
+import { counted, duration, number, time } from "./show.js";
 
 const RUNS = 30;
 const ROW = 20, BETWEEN = 8, TOP = 10, FOOT = 24;
@@ -29,7 +29,7 @@ function strip(runs, it, span, width) {
     const x0 = at.x(start(run)), x1 = Math.max(at.x(end(run)), x0 + 2);
     const tone = run.ended === "lost" || run.ended === "failed" ? "fail" : runsNow(run, index, it) && it.health === "restarting" ? "restart" : "run";
     const said = `${serviceOf(run)}, run ${run.generation}.${run.acquisitions}: ${clock(run.started_at)} to ${run.ended_at ? clock(run.ended_at) : "now"}, ${ending(run, index, it)}${run.gap_ms !== null ? `, after a gap of ${duration(run.gap_ms)}` : ""}`;
-    const text = run.ended ? `${ENDED[run.ended] ?? run.ended}` : ending(run, index, it);
+    const text = ending(run, index, it);
     return s("g", { key: String(run.epoch) }, s("title", {}, said), s("rect", { class: `run ${tone}`, x: x0.toFixed(1), y: y(row), width: (x1 - x0).toFixed(1), height: ROW, rx: 3 }),
       tone === "fail" ? s("path", { class: "glyph", "data-tone": "bad", d: "M1 1L9 9M9 1L1 9", transform: `translate(${Math.min(x1 + 3, at.right - 10).toFixed(1)} ${y(row) + 5})` }) : null,
       x1 - x0 > text.length * 7 + 16 ? s("text", { class: "on-run", x: (x1 - 8).toFixed(1), y: y(row) + 14, "text-anchor": "end" }, text) : null);
@@ -41,14 +41,14 @@ function strip(runs, it, span, width) {
     return s("path", { class: before.ended === "lost" ? "arc lost" : "arc", d: `M${x0.toFixed(1)} ${y(from) + ROW / 2}C${(x0 + 10).toFixed(1)} ${y(from) + ROW / 2},${(x1 - 8).toFixed(1)} ${y(to) + ROW / 2},${x1.toFixed(1)} ${y(to) + ROW / 2}` });
   });
   return s("svg", { class: "chart strip", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "img", "aria-label": `Runs in the last ${SPANS[span][0]}: ${shown.map((run, index) => `${serviceOf(run)} ${ending(run, index, it)}`).join("; ") || "none"}` },
-    ticks(at, width / 130).map((moment) => s("g", { key: String(at.until - moment) }, s("line", { class: "grid", x1: at.x(moment).toFixed(1), x2: at.x(moment).toFixed(1), y1: TOP - 4, y2: bottom }), s("text", { x: at.x(moment).toFixed(1), y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle" }, moment === at.until ? "now" : `−${duration(at.until - moment)}`))),
+    ticks(at, width / 130).map((moment) => s("g", { key: String(at.until - moment) }, s("line", { class: "grid", x1: at.x(moment).toFixed(1), x2: at.x(moment).toFixed(1), y1: TOP - 4, y2: bottom }), s("text", { x: at.x(moment).toFixed(1), y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle" }, beforeEnd(at.until - moment)))),
     lanes.map((name, row) => s("text", { class: "lane-name", key: name, x: 14, y: y(row) + 14 }, name.length > 16 ? `${name.slice(0, 15)}…` : name)), bars.filter(Boolean), links.filter(Boolean),
     lanes.length === 0 ? s("text", { x: left, y: TOP + 14 }, "It did not run in this time.") : null);
 }
 
 /** The shortest span that shows how the newest run began. */
 function fitting(runs) {
-  const since = Date.now() - (runs[1] ? start(runs[0]) : runs[0] ? start(runs[0]) : Date.now());
+  const since = Date.now() - (runs[0] ? start(runs[0]) : Date.now());
   return Object.keys(SPANS).find((it) => since < SPANS[it][1] * 0.9) ?? "24h";
 }
 
@@ -72,6 +72,6 @@ export function runList(runs, it) {
   return h("ol", { class: "timeline" },
     waits[it.status] ? h("li", { key: "waits" }, h("p", {}, h("strong", {}, "Waits"), h("span", { class: "how" }, waits[it.status]))) : null,
     runs.slice(0, RUNS).map(line),
-    runs.length > RUNS ? h("li", { key: "older" }, h("p", { class: "fine" }, `${number(runs.length - RUNS)} older runs`)) : null,
+    runs.length > RUNS ? h("li", { key: "older" }, h("p", { class: "fine" }, counted(runs.length - RUNS, "older run"))) : null,
     h("li", { key: "created" }, h("p", {}, h("strong", {}, "Created")), h("p", { class: "fine" }, time(it.created_at), `, kind ${it.kind} in pool ${it.pool}`)));
 }
