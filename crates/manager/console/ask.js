@@ -38,14 +38,21 @@ export function confirm({ title, lines, action, danger = true, input, more }) {
   });
 }
 
-/** A form with several fields `{ name, label, value, placeholder, hint, options, rows }`; answers what was typed by name, or nothing. */
+/** The whole number that a person typed; what is none is told, and nothing is answered. */
+export function wholeNumber(text) {
+  if (/^\d+$/.test(text)) return Number(text);
+  toast(`“${text}” is not a whole number.`);
+  return undefined;
+}
+
+/** A form with several fields `{ name, label, value, placeholder, hint, options, rows, type, min, max }`; answers what was typed by name, or nothing. */
 export function askForm({ title, lines = [], fields, action, check = () => null }) {
   const dialog = document.getElementById("dialog");
   return new Promise((resolve) => {
     const inputs = new Map(fields.map((it) => [it.name, it.options
       ? h("select", { name: it.name }, it.options.map(([value, text]) => h("option", { value, selected: value === it.value }, text)))
       : it.rows ? h("textarea", { name: it.name, rows: String(it.rows), value: it.value ?? "", spellcheck: "false" })
-        : h("input", { name: it.name, value: it.value ?? "", placeholder: it.placeholder ?? "", autocomplete: "off", spellcheck: "false" })]));
+        : h("input", { name: it.name, type: it.type, min: it.min, max: it.max, value: it.value ?? "", placeholder: it.placeholder ?? "", autocomplete: "off", spellcheck: "false" })]));
     const typed = () => Object.fromEntries([...inputs].map(([name, input]) => [name, input.value.trim()]));
     const said = h("p", { class: "bad", role: "alert" });
     const submit = (event) => {

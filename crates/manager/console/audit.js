@@ -1,7 +1,7 @@
 // The audit log: each request that changed something or was refused, newest first.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { empty, number, state, table, time } from "./show.js";
+import { empty, number, pager, state, table, time } from "./show.js";
 
 const PAGE = 100;
 
@@ -9,17 +9,13 @@ const load = ({ params }) => get("/v1/audit", { cursor: params.get("cursor"), li
 
 const outcome = (it) => (it.status === null ? state("no answer") : h("span", { class: "status", "data-state": it.status < 400 ? "done" : it.status < 500 ? "warning" : "failed" }, number(it.status)));
 
-function draw({ items, total, next_cursor: next }, { params }, context) {
-  const cursor = params.get("cursor");
-  return [
-    h("header", { class: "head" }, h("h1", {}, "Audit"), h("p", { class: "total" }, number(total))),
-    items.length === 0 ? empty("No entries", "Requests that change something, and those that were refused, appear here.") : table("Audit", [
-      { title: "When", class: "when", cell: (it) => time(it.at) }, { title: "Principal", cell: (it) => it.principal ?? h("span", { class: "none" }, "nobody") }, { title: "From", cell: (it) => it.actor ?? it.from ?? "" },
-      { title: "Verb", cell: (it) => it.verb ?? "" }, { title: "Request", class: "text", cell: (it) => h("code", { title: it.path }, `${it.method} ${it.path}`) }, { title: "Outcome", cell: outcome }, { title: "Created", class: "text", cell: (it) => it.created ?? "" },
-    ], items),
-    h("nav", { class: "pager", "aria-label": "Pages" }, h("span", {}, cursor ? "Older entries: not live" : ""),
-      h("button", { type: "button", class: "button", disabled: !cursor, onclick: () => context.set({ cursor: "" }, false) }, "Newest"), h("button", { type: "button", class: "button", disabled: !next, onclick: () => { context.set({ cursor: next }, false); scrollTo(0, 0); } }, "Older")),
-  ];
-}
+const draw = ({ items, total, next_cursor: next }, route, context) => [
+  h("header", { class: "head" }, h("h1", {}, "Audit"), h("p", { class: "total" }, number(total))),
+  items.length === 0 ? empty("No entries", "Requests that change something, and those that were refused, appear here.") : table("Audit", [
+    { title: "When", class: "when", cell: (it) => time(it.at) }, { title: "Principal", cell: (it) => it.principal ?? h("span", { class: "none" }, "nobody") }, { title: "From", cell: (it) => it.actor ?? it.from ?? "" },
+    { title: "Verb", cell: (it) => it.verb ?? "" }, { title: "Request", class: "text", cell: (it) => h("code", { title: it.path }, `${it.method} ${it.path}`) }, { title: "Outcome", cell: outcome }, { title: "Created", class: "text", cell: (it) => it.created ?? "" },
+  ], items),
+  pager(["Newest", "Older"], next, route, context, "Older entries: not live"),
+];
 
 export const audit = { name: "audit", title: "Audit", load, draw };

@@ -3,7 +3,7 @@ import { call, get } from "./api.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
-import { bar, counted, empty, number, observerLink, state, table, time, word } from "./show.js";
+import { bar, counted, empty, fact, number, observerLink, pager, state, table, time, word } from "./show.js";
 
 const LISTED = 50, PAGE = 100;
 const STATUSES = ["Scheduled", "Created", "Processing", "Paused", "OnDeleting", "Completed", "Failed", "Deleted"];
@@ -55,8 +55,8 @@ async function loadOne({ parts, params }) {
   return { it, members };
 }
 
-function membersPanel({ it, members }, { params }, context) {
-  const now = params.get("status") ?? "", next = members.next_cursor, cursor = params.get("cursor");
+function membersPanel({ it, members }, route, context) {
+  const { params } = route, now = params.get("status") ?? "";
   return h("section", { class: "panel across", key: "members" },
     h("header", { class: "row" }, h("h2", {}, "Observers"), h("span", { class: "fine" }, told(it)),
       h("label", { class: "row end" }, h("span", { class: "fine" }, "Status"), h("select", { name: "status", onchange: (event) => context.set({ status: event.target.value, cursor: "" }) },
@@ -68,14 +68,11 @@ function membersPanel({ it, members }, { params }, context) {
       { title: "Result", class: "text", cell: (row) => row.result === null ? "" : JSON.stringify(row.result) },
       { title: "Error", class: "text", cell: (row) => row.error },
     ], members.items),
-    cursor || next ? h("nav", { class: "pager", "aria-label": "Pages" }, h("span", {}, ""),
-      h("button", { type: "button", class: "button", disabled: !cursor, onclick: () => context.set({ cursor: "" }, false) }, "First"),
-      h("button", { type: "button", class: "button", disabled: !next, onclick: () => context.set({ cursor: next }, false) }, "Next")) : null);
+    params.get("cursor") || members.next_cursor ? pager(["First", "Next"], members.next_cursor, route, context) : null);
 }
 
 function drawOne(data, route, context) {
   const { it } = data;
-  const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
   return [
     h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/batches" }, "Batches")), h("h1", {}, it.name), state(it.state)),
     it.reason ? h("p", { class: "why", key: "why" }, it.reason) : null,

@@ -1,14 +1,15 @@
 // A new observer from a definition: typed as YAML or JSON, or cloned from another observer.
-import { Refused, call, get } from "./api.js";
+import { Refused, call } from "./api.js";
 import { toast } from "./ask.js";
 import { h } from "./dom.js";
 import { draftOf, editor } from "./editor.js";
+import { newestVersion } from "./versions.js";
 
 let draft = null;
 
 async function startOf(from) {
   if (!from) return { kind: "ticker", name: "hello", spec: { every: "1s" } };
-  const { definition } = (await get(`/v1/observers/${encodeURIComponent(from)}/versions`, { limit: 1 })).items[0];
+  const { definition } = await newestVersion(from);
   return { ...definition, name: `${definition.name}-copy` };
 }
 

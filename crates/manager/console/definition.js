@@ -1,4 +1,5 @@
 // Definitions as people edit them: what differs, as a patch and as lines, and how a terminal would do the same.
+import { query } from "./api.js";
 import { toYaml } from "./yaml.js";
 
 const isMap = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -49,4 +50,4 @@ const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Commands for a terminal that make the observer what it is. */
 export const asCommand = (definition) => `everwatch observer apply --file - <<'END'\n${toYaml(ordered(definition))}END`;
-export const asCurl = (definition) => `curl -X PUT ${quoted(`${location.origin}/v1/observers/${encodeURIComponent(definition.name)}${definition.namespace ? `?namespace=${definition.namespace}` : ""}`)} \\\n  -H 'content-type: application/json' \\\n  -d ${quoted(JSON.stringify(ordered(definition)))}`;
+export const asCurl = (definition) => `curl -X PUT ${quoted(`${location.origin}/v1/observers/${encodeURIComponent(definition.name)}${definition.namespace ? `?${query({ namespace: definition.namespace })}` : ""}`)} \\\n  -H 'content-type: application/json' \\\n  -d ${quoted(JSON.stringify(ordered(definition)))}`;

@@ -1,10 +1,10 @@
 // The doctor: what it found, what follows from it, and the cure, which the console carries out where the API can.
-import { call, get } from "./api.js";
+import { call, get, query } from "./api.js";
 import { confirm } from "./ask.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
-import { empty, number, state } from "./show.js";
+import { empty, fact, number, state } from "./show.js";
 
 const ORDER = ["critical", "warning", "info"];
 
@@ -13,7 +13,7 @@ const CURES = [
   { like: /^everwatch safe-mode off$/, word: () => "End safe mode", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
   { like: /^everwatch service capacity (\S+) (\d+)$/, word: (name, slots) => `Set ${name} to ${slots} slots`, needs: "services:operate", send: (name, slots) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: Number(slots) }) },
   { like: /^everwatch service (cordon|uncordon) (\S+)$/, word: (verb, name) => `${verb === "cordon" ? "Cordon" : "Uncordon"} ${name}`, needs: "services:operate", send: (verb, name) => call("POST", `/v1/services/${encodeURIComponent(name)}/${verb}`) },
-  { like: /^everwatch observer (retry|pause|resume|restart) ([\w.-]+)$/, word: (verb, name) => `${verb[0].toUpperCase()}${verb.slice(1)} ${name}`, needs: "observers:operate", send: (verb, name) => call("POST", `/v1/observers/${encodeURIComponent(name)}/${verb}`) },
+  { like: /^everwatch observer (retry|pause|resume|restart) (?:-n (\S+) )?([\w.-]+)$/, word: (verb, _namespace, name) => `${verb[0].toUpperCase()}${verb.slice(1)} ${name}`, needs: "observers:operate", send: (verb, namespace, name) => call("POST", `/v1/observers/${encodeURIComponent(name)}/${verb}${namespace ? `?${query({ namespace })}` : ""}`) },
 ];
 
 const commands = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, it]) => it);
@@ -22,7 +22,7 @@ export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("co
 
 function links(it) {
   const [, sort, name] = /^(observer|service|pool) (\S+)$/.exec(it.subject) ?? [];
-  const found = { observer: ["Open the observer", `#/observers/${name}`], service: ["Open the service", `#/services/${name}`], pool: ["Observers of the pool", `#/observers?pool=${name}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
+  const found = { observer: ["Open the observer", `#/observers/${encodeURIComponent(name)}`], service: ["Open the service", `#/services/${encodeURIComponent(name)}`], pool: ["Observers of the pool", `#/observers?pool=${encodeURIComponent(name)}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
   return found ? h("a", { class: "button small", href: found[1] }, found[0]) : null;
 }
 
@@ -46,7 +46,7 @@ function buttons(it, context) {
 
 const finding = (it, context) => h("li", { class: "panel finding", key: `${it.code}-${it.subject}`, "data-state": it.severity },
   h("header", {}, h("h2", {}, it.what), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
-  h("dl", { class: "told" }, [["Subject", it.subject], ["Effect", coded(it.why)], ["Cure", copyable(it.cure)]].map(([title, value]) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value)))),
+  h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(it.why)), fact("Cure", copyable(it.cure))),
   buttons(it, context));
 
 function draw({ items }, _route, context) {

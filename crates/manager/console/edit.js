@@ -1,9 +1,11 @@
 // Edit in place: the draft of one observer, saved only if nobody has changed the observer meanwhile.
-import { Refused, call, tagged } from "./api.js";
+import { Refused, call, get, tagged } from "./api.js";
 import { toast } from "./ask.js";
 import { mergePatch } from "./definition.js";
 import { h } from "./dom.js";
 import { draftOf, editor } from "./editor.js";
+import { readable } from "./session.js";
+import { newestVersion } from "./versions.js";
 
 let draft = null;
 
@@ -11,7 +13,7 @@ const path = (id) => `/v1/observers/${encodeURIComponent(id)}`;
 
 async function begin(id, mode) {
   const { tag } = await tagged(path(id));
-  const newest = (await call("GET", `${path(id)}/versions?limit=1`)).items[0];
+  const newest = await newestVersion(id);
   draft = draftOf(newest.definition, newest.definition, { id, tag, version: newest.version, conflict: null, mode });
 }
 
@@ -38,7 +40,7 @@ async function save(it, context) {
 /** What is stored now becomes what is compared; what was typed stays. */
 async function rebase(it, context) {
   const { tag } = await tagged(path(it.id));
-  const newest = (await call("GET", `${path(it.id)}/versions?limit=1`)).items[0];
+  const newest = await newestVersion(it.id);
   Object.assign(draft, { before: newest.definition, tag, version: newest.version, conflict: null });
   context.redraw();
 }
@@ -54,7 +56,7 @@ export async function loadEdit(it, params) {
   const mode = params.get("edit");
   if (!mode) { draft = null; return null; }
   if (draft?.id !== it.id) await begin(it.id, ["form", "yaml", "json"].includes(mode) ? mode : "form");
-  return (await call("GET", "/v1/kinds")).items;
+  return (await readable("kinds:read", () => get("/v1/kinds"), { items: [] })).items;
 }
 
 export const editPanel = (it, kinds, context) => editor(draft, kinds, {

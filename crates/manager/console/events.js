@@ -1,14 +1,14 @@
 // Recent events, newest first; the first page is live.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { EVENT_WORDS, asker, counted, duration, empty, number, observerLink, table, time, what } from "./show.js";
+import { EVENT_WORDS, asker, counted, duration, empty, number, observerLink, pager, table, time, what } from "./show.js";
 
 const PAGE = 100;
 
 const load = ({ params }) => get("/v1/events", { type: params.get("type"), observer: params.get("observer"), service: params.get("service"), cursor: params.get("cursor"), limit: PAGE });
 
-function draw({ items, next_cursor: next, total }, { params }, context) {
-  const now = params.get("type") ?? "", cursor = params.get("cursor");
+function draw({ items, next_cursor: next, total }, route, context) {
+  const { params } = route, now = params.get("type") ?? "";
   const about = params.get("observer") ? items[0]?.observer?.name ?? "one observer" : params.get("service") ? items[0]?.service?.name ?? "one service" : null;
   return [
     h("header", { class: "head" }, h("h1", {}, "Events"), h("p", { class: "total" }, number(total)),
@@ -25,9 +25,7 @@ function draw({ items, next_cursor: next, total }, { params }, context) {
       { title: "Cause", class: "text", cell: (it) => it.text },
       { title: "By", cell: (it) => asker(it.by) },
     ], items),
-    h("nav", { class: "pager", "aria-label": "Pages" }, h("span", {}, cursor ? "Older events: not live" : ""),
-      h("button", { type: "button", class: "button", disabled: !cursor, onclick: () => context.set({ cursor: "" }, false) }, "Newest"),
-      h("button", { type: "button", class: "button", disabled: !next, onclick: () => { context.set({ cursor: next }, false); scrollTo(0, 0); } }, "Older")),
+    pager(["Newest", "Older"], next, route, context, "Older events: not live"),
   ];
 }
 

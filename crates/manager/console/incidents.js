@@ -4,9 +4,10 @@ import { exact } from "./clock.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
-import { causeGlyph, lanesPanel, room } from "./lanes.js";
+import { causeGlyph, columns, lanesPanel } from "./lanes.js";
 import { earliest } from "./lanes-scale.js";
-import { bar, counted, duration, empty, number, observerLink, table, time } from "./show.js";
+import { readable } from "./session.js";
+import { bar, counted, duration, empty, fact, number, observerLink, table, time } from "./show.js";
 
 const AROUND_MS = 120000;
 const MOVED = 500;
@@ -38,15 +39,13 @@ async function loadOne({ parts: [, from, since] }) {
   if (!it) return { from, it: null };
   const until = new Date(Math.min(untilOf(it) + 2 * AROUND_MS, Date.now())).toISOString();
   const [picture, services, starts] = await Promise.all([
-    get("/v1/timeline", { since: new Date(Math.max(at - AROUND_MS, earliest())).toISOString(), until, columns: Math.round(room() / 2), service: [from, ...Object.keys(it.to)] }),
-    get("/v1/services", { limit: 1000 }), get("/v1/events", { type: "started", details: true, limit: MOVED })]);
+    get("/v1/timeline", { since: new Date(Math.max(at - AROUND_MS, earliest())).toISOString(), until, columns: columns(), service: [from, ...Object.keys(it.to)] }),
+    readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), get("/v1/events", { type: "started", details: true, limit: MOVED })]);
   const within = (event) => event.gap_ms !== null && Date.parse(event.at) >= at - 1000 && Date.parse(event.at) <= untilOf(it) + 1000 && event.service?.name in it.to;
   return { from, it, picture, services: services.items, moves: starts.items.filter(within) };
 }
 
 export const capacities = (services) => new Map(services.filter((it) => !it.is_deleted).map((it) => [it.name, it.capacity]));
-
-const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
 
 const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Where they went"), h("ul", { class: "flow" },
   Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`), h("span", { class: "n" }, number(count))))));

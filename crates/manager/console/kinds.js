@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { coded } from "./doctor.js";
 import { fields } from "./schema.js";
 import { may, readable } from "./session.js";
-import { bar, empty, number, state, table } from "./show.js";
+import { bar, counted, empty, number, state, table } from "./show.js";
 import { toYaml } from "./yaml.js";
 
 const first = (text) => (text ?? "").split("\n\n")[0].replaceAll("\n", " ");
@@ -43,7 +43,7 @@ function drawOne({ name, it, services, used }) {
   const all = fields(it.schema), sample = example(it, all);
   const paragraphs = (it.schema?.description ?? "").split("\n\n").filter(Boolean);
   return [
-    h("header", { class: "head" }, crumb, h("h1", {}, name), h("a", { href: `#/observers?kind=${encodeURIComponent(name)}` }, `${number(used.total)} observers`),
+    h("header", { class: "head" }, crumb, h("h1", {}, name), h("a", { href: `#/observers?kind=${encodeURIComponent(name)}` }, counted(used.total, "observer")),
       may("observers:create") ? h("div", { class: "row end" }, h("a", { class: "button primary", href: `#/create?kind=${encodeURIComponent(name)}` }, "New observer of this kind")) : null),
     ...paragraphs.map((text) => h("p", { class: "prose" }, coded(text.replaceAll("\n", " ")))),
     h("section", { class: "panel", key: "spec" }, h("h2", {}, "Spec"), all === null ? h("p", { class: "fine" }, "The services describe no schema: any JSON is accepted.") : all.length === 0 ? h("p", { class: "fine" }, "This kind takes no arguments.") : table("Spec", [
@@ -55,7 +55,7 @@ function drawOne({ name, it, services, used }) {
     ], all)),
     h("div", { class: "panels", key: "more" },
       h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Example"), h("span", { class: "seg end" }, copyButton(toYaml(sample), "Copy YAML"), copyButton(asCommand(sample), "Copy as CLI"))), h("pre", { tabindex: "0" }, toYaml(sample))),
-      h("section", { class: "panel" }, h("h2", {}, `${number(services.length)} services offer it`), table("Services that offer it", [
+      h("section", { class: "panel" }, h("h2", {}, services.length === 1 ? "1 service offers it" : `${number(services.length)} services offer it`), table("Services that offer it", [
         { title: "Service", cell: (row) => h("a", { href: `#/services/${encodeURIComponent(row.name)}` }, row.name) }, { title: "Pool", cell: (row) => row.pool }, { title: "State", cell: (row) => state(row.state) },
         { title: "Used", class: "progress", cell: (row) => bar(row.held, row.capacity, `${row.held} of ${row.capacity}`) }, { title: "Version", cell: (row) => row.version },
       ], services.slice(0, 50)))),

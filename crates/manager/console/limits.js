@@ -1,6 +1,6 @@
 // Limits: the list, and one with the observers that use its places and those that wait for one.
 import { call, get } from "./api.js";
-import { confirm, toast } from "./ask.js";
+import { confirm, wholeNumber } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { bar, counted, empty, number, table } from "./show.js";
@@ -17,8 +17,8 @@ const gauge = (it) => isGroup(it) ? h("span", { class: "fine" }, use(it)) : bar(
 async function set(key, { max, enforce, lines, title }, context) {
   const answer = await confirm({ title, action: "Set", danger: false, lines, input: { label: "Observers that may run at once", placeholder: String(max) } });
   if (!answer) return;
-  const wanted = Number(answer.value);
-  if (!Number.isInteger(wanted) || !answer.value) { toast(`“${answer.value}” is not a whole number.`); return; }
+  const wanted = wholeNumber(answer.value);
+  if (wanted === undefined) return;
   await context.attempt(() => call("PUT", path(key), { max: wanted, enforce }), `At most ${counted(wanted, "observer")} of ${key} run at once.`);
 }
 

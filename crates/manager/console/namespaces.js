@@ -3,7 +3,7 @@ import { call, get } from "./api.js";
 import { askForm, confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may, readable } from "./session.js";
-import { bar, number, table } from "./show.js";
+import { bar, number, smallButton, table } from "./show.js";
 import { newToken } from "./tokens.js";
 
 const path = (name) => `/v1/namespaces/${encodeURIComponent(name)}`;
@@ -35,9 +35,9 @@ async function remove(it, context) {
 const used = (count, most) => (most ? [`${number(count)} of ${number(most)}`, bar(count, most, `${number(count)} of ${number(most)}`)] : number(count));
 
 const actions = (it, roles, context) => [
-  may("tokens:write") ? h("button", { type: "button", class: "button small", key: "token", "aria-label": `New token for ${it.name}`, onclick: () => newToken(roles, context, it.name) }, "New token") : null,
-  may("namespaces:write") ? h("button", { type: "button", class: "button small", key: "edit", "aria-label": `Edit ${it.name}`, onclick: () => edit(it, context) }, "Edit") : null,
-  may("namespaces:write") && it.name !== "default" ? h("button", { type: "button", class: "button small danger", key: "delete", "aria-label": `Delete ${it.name}`, onclick: () => remove(it, context) }, "Delete") : null];
+  may("tokens:write") ? smallButton("New token", `New token for ${it.name}`, () => newToken(roles, context, it.name)) : null,
+  may("namespaces:write") ? smallButton("Edit", `Edit ${it.name}`, () => edit(it, context)) : null,
+  may("namespaces:write") && it.name !== "default" ? smallButton("Delete", `Delete ${it.name}`, () => remove(it, context), true) : null];
 
 const draw = ({ items, total, roles }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Namespaces"), h("p", { class: "total" }, number(total)), may("namespaces:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => edit(null, context) }, "New namespace")) : null),

@@ -8,7 +8,7 @@ import { editPanel, isEditing, loadEdit } from "./edit.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
 import { may, readable } from "./session.js";
-import { asker, duration, number, pill, standing, table, time, timed, what, word } from "./show.js";
+import { asker, counted, duration, fact, number, pill, standing, table, time, timed, what, word } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
 import { SHOWN, versionsPanel } from "./versions.js";
 import { toYaml } from "./yaml.js";
@@ -34,8 +34,8 @@ function possible({ status: now, schedule }) {
 }
 
 const retryText = (it) => ({
-  exponential: () => `${it.first} doubling to ${it.max}${it.attempts ? `, ${it.attempts} attempts` : ", without limit"}`,
-  fixed: () => `every ${it.every}${it.attempts ? `, ${it.attempts} attempts` : ", without limit"}`,
+  exponential: () => `${it.first} doubling to ${it.max}${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
+  fixed: () => `every ${it.every}${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
   intervals: () => (it.delays?.length ? `after ${it.delays.join(", ")}` : "none"),
 })[it.kind]?.() ?? it.kind;
 
@@ -52,7 +52,7 @@ function facts(it) {
     [it.status === "Processing" ? "Running since" : "Last started", time(it.started_at)],
     ["Created", time(it.created_at)],
     ["Epoch", `${it.generation}.${it.acquisitions}`],
-    ["Attempt", `${number(it.attempt)}${it.restarts ? `, ${number(it.restarts)} restarts` : ""}`],
+    ["Attempt", `${number(it.attempt)}${it.restarts ? `, ${counted(it.restarts, "restart")}` : ""}`],
     ["Restart policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
     ["Stop timeout", it.grace],
@@ -72,7 +72,7 @@ function facts(it) {
     it.reason_code ? ["Reason code", h("code", {}, it.reason_code)] : null,
     ["Id", [h("code", { title: it.id }, `${it.id.slice(0, 8)}…`), copyButton(it.id, "Copy", "Copy the id")]],
   ].filter((fact) => fact !== null);
-  return h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"), h("dl", { class: "facts" }, all.map(([title, value]) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value)))));
+  return h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"), h("dl", { class: "facts" }, all.map(([title, value]) => fact(title, value))));
 }
 
 function definitionPanel({ it, versions }) {

@@ -4,7 +4,7 @@ import { actOn } from "./observers.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may, readable } from "./session.js";
-import { counted, number, observerLink, table, time } from "./show.js";
+import { counted, number, observerLink, smallButton, table, time } from "./show.js";
 
 const PAGE = 50;
 
@@ -18,8 +18,6 @@ function discard(it, context) {
     .then((yes) => yes && context.attempt(() => call("DELETE", `/v1/parked/${it.id}`), `Message ${it.id} discarded.`));
 }
 
-const button = (text, label, onclick, danger) => h("button", { type: "button", class: danger ? "button small danger" : "button small", "aria-label": label, onclick }, text);
-
 const failedPanel = ({ failed }, context) => h("section", { class: "panel across" },
   h("header", { class: "row" }, h("h2", {}, "Failed observers"), h("span", { class: "fine" }, number(failed.total))),
   failed.items.length === 0 ? h("p", { class: "fine" }, "None. Observers that have failed for good appear here, with the cause.") : table("Failed observers", [
@@ -28,7 +26,7 @@ const failedPanel = ({ failed }, context) => h("section", { class: "panel across
     { title: "Attempts", class: "n", cell: (it) => number(it.attempt) },
     { title: "Since", class: "n when", cell: (it) => time(it.modified_at) },
     { title: "Cause", class: "text", cell: (it) => h("span", { title: it.last_error || it.reason }, it.reason || it.last_error) },
-    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => !may("observers:operate") ? "" : [button("Retry", `Retry ${it.name}`, () => actOn("retry", [it], context)), button("Delete", `Delete ${it.name}`, () => actOn("delete", [it], context), true)] },
+    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => !may("observers:operate") ? "" : [smallButton("Retry", `Retry ${it.name}`, () => actOn("retry", [it], context)), smallButton("Delete", `Delete ${it.name}`, () => actOn("delete", [it], context), true)] },
   ], failed.items),
   failed.total > failed.items.length ? h("p", { class: "fine" }, `The newest ${number(failed.items.length)}. `, h("a", { href: "#/observers?status=Failed" }, "All failed observers")) : null);
 
@@ -37,7 +35,7 @@ const messagesPanel = ({ messages }, context) => h("section", { class: "panel ac
   messages.items.length === 0 ? h("p", { class: "fine" }, "None. Messages that managers cannot read or apply are kept here unchanged.") : h("ul", { class: "messages" }, messages.items.map((it) =>
     h("li", { key: String(it.id) },
       h("header", { class: "row" }, h("strong", {}, it.reason), h("span", { class: "fine" }, `message ${it.id} from `, h("code", {}, it.queue), " · ", time(it.at)),
-        !may("parked:write") ? null : h("span", { class: "row end" }, button("Send back", `Send message ${it.id} back`, () => context.attempt(() => call("POST", `/v1/parked/${it.id}/retry`), `Message ${it.id} sent back.`)), button("Discard", `Discard message ${it.id}`, () => discard(it, context), true))),
+        !may("parked:write") ? null : h("span", { class: "row end" }, smallButton("Send back", `Send message ${it.id} back`, () => context.attempt(() => call("POST", `/v1/parked/${it.id}/retry`), `Message ${it.id} sent back.`)), smallButton("Discard", `Discard message ${it.id}`, () => discard(it, context), true))),
       h("details", {}, h("summary", {}, "Body", h("span", { class: "unseen" }, ` of message ${it.id}`), it.text === null ? " (base64)" : ""), h("pre", { tabindex: "0" }, it.text ?? it.body))))),
   messages.total > messages.items.length ? h("p", { class: "fine" }, `${counted(messages.items.length, "message")} of ${number(messages.total)} are shown.`) : null);
 

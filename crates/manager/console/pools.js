@@ -3,7 +3,7 @@ import { call, get } from "./api.js";
 import { askForm, confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
-import { bar, counted, empty, number, state, table } from "./show.js";
+import { bar, counted, empty, number, smallButton, state, table } from "./show.js";
 
 const path = (name) => `/v1/pools/${encodeURIComponent(name)}`;
 
@@ -32,7 +32,7 @@ const draw = ({ items }, _route, context) => [
     { title: "Needed", class: "n", cell: (it) => number(it.needed) },
     { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
     { title: "Running", class: "n", cell: (it) => number(it.health.running ?? 0) },
-    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => (may("pools:write") ? h("button", { type: "button", class: "button small", "aria-label": `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, onclick: () => pause(it, context) }, it.paused ? "Resume" : "Pause") : "") },
+    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => (may("pools:write") ? smallButton(it.paused ? "Resume" : "Pause", `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, () => pause(it, context)) : "") },
   ], items),
   items.some((it) => it.needed > it.capacity) ? h("p", { class: "notice", key: "short" }, items.filter((it) => it.needed > it.capacity).map((it) => `Pool ${it.name} needs ${counted(it.needed - it.capacity, "slot")} more. `)) : null,
 ];

@@ -1,8 +1,7 @@
 // Asks for a span of time.
+import { askForm } from "./ask.js";
 import { isUtc, zoneName } from "./clock.js";
-import { h } from "./dom.js";
-
-const DAY_MS = 86400000;
+import { earliest } from "./lanes-scale.js";
 
 /** As a field for dates and times has it, in the zone of the console. */
 const written = (at) => {
@@ -11,27 +10,17 @@ const written = (at) => {
 };
 const read = (text) => new Date(isUtc() ? `${text}Z` : text);
 
+function wrong(since, until) {
+  if (!(since < until)) return "The start must be before the end.";
+  return since < earliest() ? "The timeline holds the last 24 hours." : null;
+}
+
 /** Answers `{ since, until }`, or nothing. */
-function askRange() {
-  const dialog = document.getElementById("dialog"), now = Date.now();
-  return new Promise((resolve) => {
-    const since = h("input", { type: "datetime-local", name: "since", value: written(now - 3600000), min: written(now - DAY_MS), max: written(now) });
-    const until = h("input", { type: "datetime-local", name: "until", value: written(now), min: written(now - DAY_MS), max: written(now) });
-    const said = h("p", { class: "bad", role: "alert" });
-    const submit = (event) => {
-      if (event.submitter?.value !== "yes") return;
-      const [from, to] = [read(since.value), read(until.value)];
-      const wrong = !(from < to) ? "The start must be before the end." : from < now - DAY_MS ? "The timeline holds the last 24 hours." : null;
-      if (wrong) { event.preventDefault(); said.textContent = wrong; }
-    };
-    dialog.returnValue = "no";
-    dialog.onclose = () => resolve(dialog.returnValue === "yes" ? { since: read(since.value).toISOString(), until: read(until.value).toISOString() } : null);
-    dialog.replaceChildren(h("form", { method: "dialog", onsubmit: submit },
-      h("h2", { id: "dialog-title" }, "Span of time"), h("p", { class: "fine" }, `Within the last 24 hours, in ${zoneName()}.`),
-      h("label", { class: "field" }, h("span", {}, "From"), since), h("label", { class: "field" }, h("span", {}, "To"), until), said,
-      h("p", { class: "row end" }, h("button", { value: "no", class: "button", formnovalidate: true }, "Cancel"), h("button", { value: "yes", class: "button primary" }, "Show"))));
-    dialog.showModal();
-  });
+async function askRange() {
+  const now = Date.now(), limits = { type: "datetime-local", min: written(earliest()), max: written(now) };
+  const typed = await askForm({ title: "Span of time", lines: [`Within the last 24 hours, in ${zoneName()}.`], action: "Show", check: ({ since, until }) => wrong(read(since), read(until)),
+    fields: [{ name: "since", label: "From", value: written(now - 3600000), ...limits }, { name: "until", label: "To", value: written(now), ...limits }] });
+  return typed && { since: read(typed.since).toISOString(), until: read(typed.until).toISOString() };
 }
 
 /** What the buttons of a timeline need. */

@@ -3,7 +3,7 @@ import { call, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
-import { bar, counted, empty, number, table } from "./show.js";
+import { bar, counted, empty, number, smallButton, table } from "./show.js";
 
 const PAGE = 100;
 const FORM = /^(\d+) per (\S+), burst (\d+)$/;
@@ -41,8 +41,7 @@ async function remove(it, context) {
 }
 
 const actions = (it, context) => !may("rates:write") ? "" : h("span", { class: "row" },
-  h("button", { type: "button", class: "button small", "aria-label": `Change ${it.key}`, onclick: () => change(it, context) }, "Change"),
-  h("button", { type: "button", class: "button small danger", "aria-label": `Delete ${it.key}`, onclick: () => remove(it, context) }, "Delete"));
+  smallButton("Change", `Change ${it.key}`, () => change(it, context)), smallButton("Delete", `Delete ${it.key}`, () => remove(it, context), true));
 
 const draw = ({ items, total }, _, context) => [
   h("header", { class: "head" }, h("h1", {}, "Rates"), h("p", { class: "total" }, number(total)),

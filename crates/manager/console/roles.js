@@ -3,7 +3,7 @@ import { call, get } from "./api.js";
 import { askForm, confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
-import { number } from "./show.js";
+import { number, smallButton } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
 
 const SAMPLE = { grants: [{ verbs: ["observers:read", "observers:operate"], pools: ["default"] }] };
@@ -28,7 +28,7 @@ async function remove(it, context) {
 const where = (grant) => ["namespaces", "pools", "kinds"].filter((name) => grant[name]).map((name) => `${name}: ${grant[name].join(", ")}`).join(" · ") || "everywhere";
 
 const panel = (it, context) => h("section", { class: "panel", key: it.name },
-  h("header", {}, h("h2", {}, it.name), h("span", { class: "fine" }, it.built_in ? "built in" : ""), it.built_in || !may("roles:write") ? null : h("span", { class: "row end" }, h("button", { type: "button", class: "button small", "aria-label": `Edit ${it.name}`, onclick: () => edit(it, context) }, "Edit"), h("button", { type: "button", class: "button small danger", "aria-label": `Delete ${it.name}`, onclick: () => remove(it, context) }, "Delete"))),
+  h("header", {}, h("h2", {}, it.name), h("span", { class: "fine" }, it.built_in ? "built in" : ""), it.built_in || !may("roles:write") ? null : h("span", { class: "row end" }, smallButton("Edit", `Edit ${it.name}`, () => edit(it, context)), smallButton("Delete", `Delete ${it.name}`, () => remove(it, context), true))),
   it.grants.map((grant, at) => h("div", { key: String(at) }, h("p", { class: "fine" }, where(grant)), h("p", {}, grant.verbs.map((verb) => h("span", { class: "tag" }, verb))))));
 
 const draw = ({ items }, _route, context) => [

@@ -2,12 +2,12 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { capacities, incidentList } from "./incidents.js";
-import { lanesPanel, room } from "./lanes.js";
+import { columns, lanesPanel } from "./lanes.js";
 import { spanOf } from "./lanes-scale.js";
 import { spans } from "./range.js";
-import { endedTable, orders, progress, stalls } from "./services.js";
+import { endedTable, orders, progress, stalls, vitals } from "./services.js";
 import { readable } from "./session.js";
-import { bar, bytes, counted, duration, empty, health, number, observerLink, state, table, time, timed, what } from "./show.js";
+import { bar, counted, empty, fact, health, number, observerLink, state, table, time, timed, what } from "./show.js";
 
 const SHOWN = 50;
 const EVENTS = 20;
@@ -18,20 +18,17 @@ async function load({ parts: [, name], params }) {
   const it = all.find((one) => !one.is_deleted) ?? all[0] ?? null;
   const none = { items: [], total: 0 };
   const [picture, held, events] = await Promise.all([
-    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: Math.round(room() / 2), service: it?.name ?? name }), null),
+    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: columns(), service: it?.name ?? name }), null),
     it ? readable("observers:read", () => get("/v1/observers", { service: it.id, limit: SHOWN }), none) : none,
     it ? readable("events:read", () => get("/v1/events", { service: it.id, limit: EVENTS }), none) : none]);
   return { name, it, former: all.filter((one) => one.is_deleted && one !== it), picture, held, events };
 }
 
-const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
-
 const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"),
   h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${number(it.free)} free${it.capacity_set ? ", set by an operator" : ""}${it.weight_max > 1 ? `, greatest weight ${number(it.weight_max)}` : ""}`)),
   bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
   it.drain ? progress(it.drain) : null, it.stalled.length ? stalls(it) : null, it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, timed(it.unconfirmed)) : null,
-  h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)), fact("Last heartbeat", time(it.last_heartbeat_at)), fact("Up since", time(it.created_at)), fact("Host", it.host),
-    fact("Memory", it.resident_bytes == null ? "–" : bytes(it.resident_bytes)), fact("Loop lag", it.loop_lag_ms == null ? "–" : duration(it.loop_lag_ms)), fact("Version", it.version), fact("Incarnation", h("code", { title: it.id }, it.id.slice(0, 8))),
+  h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)), vitals(it),
     fact("Kinds", it.kinds.map((kind) => h("a", { class: "tag", href: `#/kinds/${encodeURIComponent(kind)}` }, kind))), Object.keys(it.labels).length ? fact("Labels", Object.entries(it.labels).map(([key, value]) => h("span", { class: "tag" }, `${key}=${value}`))) : null));
 
 const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h("header", {}, h("h2", {}, "Observers"), h("span", { class: "fine" }, number(held.total)), h("a", { class: "quiet end", href: `#/observers?service=${it.id}` }, "As a list")),

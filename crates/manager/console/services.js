@@ -1,9 +1,9 @@
 // The services: how full, how fresh, which program; cards for a few, a table for many.
 import { call, get } from "./api.js";
-import { confirm, toast } from "./ask.js";
+import { confirm, toast, wholeNumber } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
-import { bar, bytes, counted, duration, empty, number, observerLink, state, table, time } from "./show.js";
+import { bar, bytes, counted, duration, empty, fact, number, observerLink, state, table, time } from "./show.js";
 
 const CARDS = 12;
 const ROWS = 500;
@@ -12,17 +12,6 @@ const ORDER = ["suspect", "draining", "cordoned", "active", "standby"];
 async function load() {
   const page = await get("/v1/services", { limit: 1000 });
   return { total: page.total, living: page.items.filter((it) => !it.is_deleted), over: page.items.filter((it) => it.is_deleted) };
-}
-
-/** Sends an order and tells what came of it. */
-async function order(context, work, done) {
-  try {
-    await work();
-    toast(done, "good");
-  } catch (error) {
-    toast(error.message);
-  }
-  context.refresh();
 }
 
 const path = (it) => `/v1/services/${encodeURIComponent(it.name)}`;
@@ -34,8 +23,10 @@ async function drain(it, context) {
     input: { label: "Maximum observers per second", placeholder: "100" },
   });
   if (!answer) return;
-  const body = answer.value ? { per_second: Number(answer.value) } : {};
-  await order(context, () => call("POST", `${path(it)}/drain`, body), `${it.name} is being drained.`);
+  const rate = answer.value ? wholeNumber(answer.value) : null;
+  if (rate === undefined) return;
+  const body = rate === null ? {} : { per_second: rate };
+  await context.attempt(() => call("POST", `${path(it)}/drain`, body), `${it.name} is being drained.`);
 }
 
 async function resize(it, context) {
@@ -45,26 +36,27 @@ async function resize(it, context) {
     input: { label: "Slots (empty: the capacity in its configuration)", placeholder: String(it.capacity) },
   });
   if (!answer) return;
-  const capacity = answer.value ? Number(answer.value) : null;
-  await order(context, () => call("PATCH", path(it), { capacity }), `Capacity change of ${it.name} requested.`);
+  const capacity = answer.value ? wholeNumber(answer.value) : null;
+  if (capacity === undefined) return;
+  await context.attempt(() => call("PATCH", path(it), { capacity }), `Capacity change of ${it.name} requested.`);
 }
 
 async function rebalance(context) {
-  const plan = await call("POST", "/v1/rebalance:plan", {}).catch((error) => toast(error.message));
+  const plan = await context.attempt(() => call("POST", "/v1/rebalance:plan", {}));
   if (!plan) return;
   if (plan.pools.length === 0) return toast("All services are evenly used.", "good");
   const changes = plan.pools.flatMap((pool) => pool.services.filter((it) => it.target !== it.held).map((it) => `${it.name}: ${number(it.held)} to ${number(it.target)}`));
   const moves = plan.pools.reduce((sum, pool) => sum + pool.moves, 0);
   const lines = changes.length > 8 ? [...changes.slice(0, 8), `and ${number(changes.length - 8)} more`] : changes;
   const answer = await confirm({ title: `Move ${counted(moves, "observer")}?`, lines, action: `Move ${number(moves)}`, danger: false });
-  if (answer) await order(context, () => call("POST", "/v1/rebalance:apply", {}), `Moving ${counted(moves, "observer")}.`);
+  if (answer) await context.attempt(() => call("POST", "/v1/rebalance:apply", {}), `Moving ${counted(moves, "observer")}.`);
 }
 
 /** What a person may order of it. */
 export function orders(it, context) {
   if (!may("services:operate")) return null;
   const button = (word, onclick) => h("button", { type: "button", class: "button", key: word, onclick }, word);
-  const post = (verb, done) => order(context, () => call("POST", `${path(it)}/${verb}`), done);
+  const post = (verb, done) => context.attempt(() => call("POST", `${path(it)}/${verb}`), done);
   return h("div", { class: "row" },
     it.cordoned ? button("Uncordon", () => post("uncordon", `${it.name} takes observers again.`)) : button("Cordon", () => post("cordon", `${it.name} accepts no more observers.`)),
     it.drain ? null : button("Drain", () => drain(it, context)),
@@ -84,10 +76,16 @@ export function stalls({ stalled }) {
     stalled.flatMap((it, at) => [at ? ", " : null, observerLink(it), ` for ${duration(it.stalled_ms)}`]));
 }
 
+const memory = (it) => (it.resident_bytes == null ? "–" : bytes(it.resident_bytes));
 const link = (it) => h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, it.name);
 
+/** How it is, as its heartbeats and its registration say. */
+export const vitals = (it) => [
+  fact("Last heartbeat", time(it.last_heartbeat_at)), fact("Up since", time(it.created_at)), fact("Host", it.host),
+  fact("Memory", memory(it)), fact("Loop lag", it.loop_lag_ms == null ? "–" : duration(it.loop_lag_ms)),
+  fact("Version", it.version), fact("Incarnation", h("code", { title: it.id }, it.id.slice(0, 8)))];
+
 function card(it, context) {
-  const fact = (title, value) => h("div", {}, h("dt", {}, title), h("dd", {}, value));
   return h("li", { class: "card", key: it.id, "data-state": it.state },
     h("header", {}, h("h2", {}, link(it)), state(it.state)),
     h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free${it.weight_max > 1 ? `, greatest weight ${number(it.weight_max)}` : ""}`)),
@@ -95,10 +93,7 @@ function card(it, context) {
     it.drain ? progress(it.drain) : null,
     it.stalled.length ? stalls(it) : null,
     it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, it.unconfirmed) : null,
-    h("dl", { class: "facts" },
-      fact("Last heartbeat", time(it.last_heartbeat_at)), fact("Up since", time(it.created_at)), fact("Pool", it.pool), fact("Host", it.host),
-      fact("Memory", it.resident_bytes == null ? "–" : bytes(it.resident_bytes)), fact("Loop lag", it.loop_lag_ms == null ? "–" : duration(it.loop_lag_ms)),
-      fact("Version", it.version), fact("Incarnation", h("code", { title: it.id }, it.id.slice(0, 8))), fact("Kinds", it.kinds.join(", "))),
+    h("dl", { class: "facts" }, fact("Pool", it.pool), vitals(it), fact("Kinds", it.kinds.join(", "))),
     orders(it, context),
     h("a", { class: "more", href: `#/observers?service=${it.id}` }, "Its observers", h("span", { class: "unseen" }, ` (${it.name})`)));
 }
@@ -126,7 +121,7 @@ function rows(living, params, context) {
     { title: head("Used", "used"), class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
     { title: "Held", class: "n", cell: (it) => `${number(it.held)} of ${number(it.capacity)}` },
     { title: head("Last heartbeat", "heartbeat"), class: "when", cell: (it) => time(it.last_heartbeat_at) },
-    { title: "Memory", class: "n", cell: (it) => (it.resident_bytes == null ? "–" : bytes(it.resident_bytes)) },
+    { title: "Memory", class: "n", cell: memory },
     { title: head("Version", "version"), cell: (it) => it.version },
     { title: "Host", class: "text", cell: (it) => it.host },
   ], living.slice(0, ROWS));

@@ -79,6 +79,20 @@ export function bar(part, whole, label) {
 /** Who asked for it: the name that was given, else the address. */
 export const asker = (by) => by ? h("span", { title: [by.who, by.from, by.with].filter(Boolean).join(" · ") }, by.who ?? by.from ?? "unknown") : "";
 
+/** A fact in a list of them: its title and its value. */
+export const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
+
+/** A button in a row; `label` also says which row it is. */
+export const smallButton = (text, label, onclick, isDanger = false) => h("button", { type: "button", class: isDanger ? "button small danger" : "button small", "aria-label": label, onclick }, text);
+
+/** The buttons below a page of a list: they go to its first page and to the next one. */
+export function pager(words, next, { params }, context, note = "") {
+  const cursor = params.get("cursor"), [first, further] = words;
+  return h("nav", { class: "pager", "aria-label": "Pages" }, h("span", {}, cursor ? note : ""),
+    h("button", { type: "button", class: "button", disabled: !cursor, onclick: () => context.set({ cursor: "" }, false) }, first),
+    h("button", { type: "button", class: "button", disabled: !next, onclick: () => { context.set({ cursor: next }, false); scrollTo(0, 0); } }, further));
+}
+
 export const observerLink = (it) => h("a", { href: `#/observers/${encodeURIComponent(it.id)}` }, it.namespace && it.namespace !== "default" ? `${it.namespace}/${it.name}` : it.name);
 
 export function empty(title, text, ...actions) {
@@ -110,6 +124,6 @@ export function table(caption, columns, items, rowOf = () => ({})) {
     h("table", {},
       h("caption", { class: "unseen" }, caption),
       h("thead", {}, h("tr", {}, columns.map((it) => h("th", { scope: "col", class: it.class }, it.title)))),
-      h("tbody", {}, items.map((item) => h("tr", { key: String(item.id ?? item.name ?? item.epoch), ...rowOf(item) },
+      h("tbody", {}, items.map((item) => h("tr", { key: String(item.id ?? item.name ?? item.key ?? item.epoch), ...rowOf(item) },
         columns.map((it) => h("td", { class: it.class }, it.cell(item))))))));
 }

@@ -39,7 +39,7 @@ function week({ open }) {
 const percent = (value) => `${(value / DAY * 100).toFixed(3)}%`;
 
 /** A line for each day, from midnight to midnight by the clocks of the zone. */
-export function weekStrip(windows) {
+function weekStrip(windows) {
   const track = (parts) => h("span", { class: "track" }, parts.map(([from, to]) => h("span", { style: { left: percent(from), width: percent(to - from) } })));
   return h("div", { class: "week", role: "img", "aria-label": `Open ${windowsText(windows)}` },
     week(windows).map((parts, day) => h("div", { key: DAYS[day] }, h("span", { class: "fine" }, DAYS[day]), track(parts))),

@@ -4,7 +4,7 @@ import { askForm, confirm, tell } from "./ask.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { isGuarded, may, readable } from "./session.js";
-import { empty, number, state, table, time } from "./show.js";
+import { empty, number, smallButton, state, table, time } from "./show.js";
 
 const PAGE = 200;
 
@@ -41,7 +41,7 @@ async function revoke(it, context) {
 }
 
 const standing = (it) => state(it.valid ? "active" : it.revoked_at ? "revoked" : "expired");
-const actions = (it, context) => (it.valid && may("tokens:write") ? [h("button", { type: "button", class: "button small", "aria-label": `Rotate ${it.name}`, onclick: () => rotate(it, context) }, "Rotate"), h("button", { type: "button", class: "button small danger", "aria-label": `Revoke ${it.name}`, onclick: () => revoke(it, context) }, "Revoke")] : "");
+const actions = (it, context) => (it.valid && may("tokens:write") ? [smallButton("Rotate", `Rotate ${it.name}`, () => rotate(it, context)), smallButton("Revoke", `Revoke ${it.name}`, () => revoke(it, context), true)] : "");
 
 const draw = ({ items, total, roles }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Tokens"), h("p", { class: "total" }, number(total)), may("tokens:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => newToken(roles, context) }, "New token")) : null),

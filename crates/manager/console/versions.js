@@ -1,17 +1,20 @@
 // The versions of the definition of an observer, what each changed, and the way back to one.
-import { call } from "./api.js";
+import { call, get } from "./api.js";
 import { confirm } from "./ask.js";
 import { changed, diffView, linesOf } from "./diff.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
-import { table, time } from "./show.js";
+import { counted, smallButton, table, time } from "./show.js";
 
 export const SHOWN = 20;
+
+/** The current version of the definition of an observer. */
+export const newestVersion = async (id) => (await get(`/v1/observers/${encodeURIComponent(id)}/versions`, { limit: 1 })).items[0];
 
 const short = (value) => value === undefined ? "none" : JSON.stringify(value);
 
 /** What a version changed: a line for each member. */
-const changes = ({ changes: list }) => list === null ? h("span", { class: "fine" }, "created") : h("ul", { class: "plain" }, list.map(({ pointer, before, after }) =>
+const changes = ({ version, changes: list }) => list === null ? h("span", { class: "fine" }, version === 1 ? "created" : "the version before it is not kept") : h("ul", { class: "plain" }, list.map(({ pointer, before, after }) =>
   h("li", { key: pointer }, h("code", {}, pointer), " ", h("del", {}, short(before)), " → ", h("ins", {}, short(after)))));
 
 async function revert(it, version, lines, context) {
@@ -24,7 +27,7 @@ export function versionsPanel(it, { items: versions, total }, params, context) {
   const shown = versions.find((row) => String(row.version) === params.get("version")) ?? current;
   const before = versions.find((row) => row.version === shown?.version - 1);
   const isCurrent = (row) => row.version === it.definition_version;
-  const back = (row) => isCurrent(row) ? h("span", { class: "fine" }, "current") : may("observers:update") ? h("button", { type: "button", class: "button small", "aria-label": `Revert to version ${row.version}`, onclick: () => revert(it, row.version, linesOf(current.definition, row.definition), context) }, "Revert") : "";
+  const back = (row) => isCurrent(row) ? h("span", { class: "fine" }, "current") : may("observers:update") ? smallButton("Revert", `Revert to version ${row.version}`, () => revert(it, row.version, linesOf(current.definition, row.definition), context)) : "";
   const select = (row) => h("button", { type: "button", class: "quiet", "aria-pressed": String(row === shown), "aria-label": `Version ${row.version}: what it changed`, onclick: () => context.set({ version: String(row.version) }) }, `Version ${row.version}`);
   const lines = shown && before ? linesOf(before.definition, shown.definition) : [];
   return h("div", { class: "panels lead", key: "versions" },
@@ -35,6 +38,6 @@ export function versionsPanel(it, { items: versions, total }, params, context) {
       { title: "Changes", class: "text", cell: changes },
       { title: h("span", { class: "unseen" }, "Actions"), class: "n", cell: back },
     ], versions, (row) => ({ key: String(row.version) })), total > versions.length ? h("p", { class: "fine" }, `The newest ${SHOWN} of ${total} versions.`) : null),
-    h("section", { class: "panel" }, h("header", {}, h("h2", {}, before ? `Version ${shown.version} against ${before.version}` : `Version ${shown?.version ?? 1}`), before ? h("span", { class: "fine end" }, `${changed(lines)} lines`) : null),
+    h("section", { class: "panel" }, h("header", {}, h("h2", {}, before ? `Version ${shown.version} against ${before.version}` : `Version ${shown?.version ?? 1}`), before ? h("span", { class: "fine end" }, counted(changed(lines), "line")) : null),
       before ? diffView(lines, "Difference") : h("p", { class: "fine" }, "The first version that is kept.")));
 }
