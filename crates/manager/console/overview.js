@@ -2,14 +2,13 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { capacities, incidentList } from "./incidents.js";
-import { lanesPanel, room } from "./lanes.js";
+import { columns, lanesPanel } from "./lanes.js";
 import { spanOf } from "./lanes-scale.js";
 import { problems, problemsPanel } from "./problems.js";
 import { spans } from "./range.js";
 import { remember, spark } from "./ring.js";
 import { may, readable } from "./session.js";
 import { STATUSES, bar, counted, empty, number, table, word } from "./show.js";
-import { ABLE, spare } from "./spare.js";
 
 const SHOWN = 5;
 /** A tile for each health; the others appear when an observer has them. */
@@ -17,11 +16,10 @@ const TILES = [["running", "health"], ["restarting", "health"], ["waiting", "hea
 const RARE = [["stopping", "health"], ["Completed", "status"]];
 
 async function load({ params }) {
-  const columns = Math.min(Math.max(Math.round(room() / 2), 100), 1000);
   const [stats, pools, services, found, safeMode, parked, picture] = await Promise.all([
     get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), problems(),
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
-    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns }), null)]);
+    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: columns() }), null)]);
   remember({ ...stats.health, ...stats.observers });
   return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture };
 }
@@ -36,18 +34,29 @@ function headline({ stats }) {
   return `${number(running)} of ${number(wanted + failed)} observers run`;
 }
 
+/** The services that take observers. */
+const able = ({ services }) => (services.active ?? 0) + (services.standby ?? 0);
+
+/** The pool that can lose the fewest services. One without services and observers, as a paused pool may be, does not count. */
+const weakest = (pools) => pools.filter((it) => it.services > 0 || it.needed > 0).sort((a, b) => a.failure_tolerance - b.failure_tolerance)[0] ?? null;
+
+/** What the next failure would mean; nothing while no observer needs a slot. */
+function nextFailure(pools) {
+  const worst = weakest(pools);
+  if (!worst || worst.needed === 0) return null;
+  const pool = pools.length > 1 ? ` of pool ${worst.name}` : "", lost = worst.failure_tolerance;
+  if (worst.services === 0) return `pool ${worst.name} has no service`;
+  if (lost === 0) return `losing the largest service${pool} would leave observers waiting`;
+  return `any ${lost === 1 ? "service" : `${number(lost)} of ${counted(worst.services, "service")}`}${pool} may fail and every observer keeps a slot`;
+}
+
 /** What keeps some from running, how much room there is, and what the next failure would mean. */
-function standing({ stats, pools, services }) {
-  const active = stats.services.active ?? 0, able = active + (stats.services.standby ?? 0);
-  if (able === 0) return ["No service is active: no observer can run."];
+function standing({ stats, pools }) {
+  if (able(stats) === 0) return ["No service is active: no observer can run."];
   const health = stats.health, failed = stats.observers.Failed ?? 0;
   const parts = [health.restarting ? `${number(health.restarting)} restarting after errors` : null, health.waiting ? `${number(health.waiting)} waiting` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
-  const room = `${number(Math.max(stats.capacity - stats.held, 0))} of ${counted(stats.capacity, "slot")} free on ${counted(active, "active service")}`;
-  const worst = spare(pools, services);
-  if (!worst || worst.wanted === 0) return [...parts, room];
-  const pool = pools.length > 1 ? ` of pool ${worst.pool}` : "";
-  const next = worst.lost === 0 ? `losing the largest service${pool} would leave observers waiting` : `any ${worst.lost === 1 ? "service" : `${number(worst.lost)} of ${counted(worst.of, "service")}`}${pool} may fail and every observer keeps a slot`;
-  return [...parts, room, next];
+  const room = `${number(Math.max(stats.capacity - stats.held, 0))} of ${counted(stats.capacity, "slot")} free on ${counted(stats.services.active ?? 0, "active service")}`;
+  return [...parts, room, nextFailure(pools)].filter(Boolean);
 }
 
 function warnings({ stats, safeMode, parked, services }) {
@@ -75,9 +84,9 @@ function incidentsPanel({ picture }) {
     all.length > SHOWN ? h("p", { class: "fine" }, `The newest ${SHOWN} of ${number(all.length)}.`) : null);
 }
 
-const poolsPanel = ({ pools, services, stats }) => {
-  const worst = spare(pools, services), able = ABLE.reduce((sum, it) => sum + (stats.services[it] ?? 0), 0);
-  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, `Failure tolerance: ${worst ? `${number(worst.lost)} of ${counted(able, "service")}` : "none"}`)), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
+const poolsPanel = ({ pools, stats }) => {
+  const worst = weakest(pools);
+  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, `Failure tolerance: ${worst ? `${number(worst.failure_tolerance)} of ${counted(able(stats), "service")}` : "none"}`)), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => [h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
       { title: "Services", class: "n", cell: (it) => number(it.services) },

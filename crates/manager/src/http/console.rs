@@ -90,7 +90,6 @@ const FILES: &[File] = files! {
     "/console/services.js": "services.js", SCRIPT;
     "/console/session.js": "session.js", SCRIPT;
     "/console/show.js": "show.js", SCRIPT;
-    "/console/spare.js": "spare.js", SCRIPT;
     "/console/times.js": "times.js", SCRIPT;
     "/console/tokens.js": "tokens.js", SCRIPT;
     "/console/topology.js": "topology.js", SCRIPT;
