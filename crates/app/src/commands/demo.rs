@@ -3,7 +3,7 @@
 
 use crate::client::{Client, Failure};
 use crate::output::{note, print};
-use everwatch_api::{Incident, Listed, Outcomes, Service, Timeline};
+use everwatch_api::{Incident, Listed, Service, Timeline};
 use everwatch_core::clock::{self, Timestamp};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -41,8 +41,9 @@ async fn demonstrate(server: &str, every: Duration) -> anyhow::Result<()> {
         tokio::time::sleep(every).await;
         match kill(&client).await {
             Ok(text) => print(&format!("{}  {text}", clock::now())),
-            // The next one may succeed: a killed service needs some seconds to start again.
+            // The process ends.
             Err(error) if matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => return Ok(()),
+            // The next one may succeed: a killed service needs some seconds to start again.
             Err(error) => note(&format!("{}  {error:#}", clock::now())),
         }
     }
@@ -52,18 +53,15 @@ async fn demonstrate(server: &str, every: Duration) -> anyhow::Result<()> {
 async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
     let observers: Vec<Value> = serde_saphyr::from_str(&OBSERVERS.replace("SERVER", server))?;
     client.order(Method::PUT, "/v1/limits/licence", Some(&json!({ "max": 1 }))).await?;
+    let mut count = 0;
     // One after the other, so that the last one is the one that waits.
-    let mut made = Vec::new();
     for observer in observers {
-        let wish = json!([{ "op": "create", "observer": observer }]);
-        let outcomes: Outcomes = client.send(Method::POST, "/v1/observers:batch", Some(&wish)).await?;
-        made.extend(outcomes.items);
+        match client.order(Method::POST, "/v1/observers", Some(&observer)).await {
+            Ok(()) => count += 1,
+            Err(error) if matches!(error.downcast_ref(), Some(Failure::Conflict(_))) => {}
+            Err(error) => return Err(error),
+        }
     }
-    let problems = made.iter().filter_map(|it| it.problem.as_ref());
-    for problem in problems.clone().filter(|it| it.code != "name-exists") {
-        note(&problem.detail);
-    }
-    let count = made.len() - problems.count();
     Ok(format!(
         "\nThe demo created {count} observers. One crashes again and again, one waits for its turn, one is paused."
     ))
@@ -109,7 +107,10 @@ fn told(service: &Service, at: Timestamp, incident: Option<&Incident>) -> String
     };
     let to = it.to.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
     let took = until.since(at).as_millis();
-    format!("killed {name}: {} observers moved to {to}, the last one {took} ms after the kill", it.moved)
+    let moved = it.moved;
+    format!(
+        "killed {name}: {moved} of its {held} observers moved to {to}, the last one {took} ms after the kill"
+    )
 }
 
 /// Commands to try while the demo runs.

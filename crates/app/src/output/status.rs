@@ -1,6 +1,6 @@
 //! The health of a deployment on one screen.
 
-use super::cells::{line, or_dash, since};
+use super::cells::{in_words, line, or_dash, since};
 use super::describe::{aligned, listed};
 use super::{Column, TerminalStyle, Tone, View};
 use crate::item::Item;
@@ -34,8 +34,8 @@ const AT_REST: [&str; 4] = ["Paused", "Scheduled", "Completed", "Failed"];
 pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
     let stats = &it.stats;
     let mut facts = vec![
-        ("Observers", observers(stats)),
-        ("Services", in_words(stats.services.iter().map(|(state, count)| (*count, state.as_str())))),
+        ("Observers", or_none(observers(stats))),
+        ("Services", or_none(in_words(stats.services.iter().map(|(state, count)| (*count, state))))),
         ("Slots", format!("{} of {} used", stats.held, stats.capacity)),
         ("Failure tolerance", tolerance(&it.pools)),
         ("Broker", if stats.broker { "connected" } else { "not connected" }.to_owned()),
@@ -93,17 +93,14 @@ fn observers(stats: &Stats) -> String {
     // In the order of their meaning, the healthy ones first, as everywhere else.
     let place = |word: &str| Health::ALL.iter().position(|it| it.as_str() == word).unwrap_or(usize::MAX);
     all.sort_by_key(|(_, word)| place(word));
-    in_words(all.iter().map(|(count, word)| (*count, word.as_str())))
+    in_words(all)
 }
 
-/// `3 active, 1 draining`: those that there are.
-fn in_words<'a>(counts: impl Iterator<Item = (u64, &'a str)>) -> String {
-    let some = counts.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
-    let text = some.collect::<Vec<_>>().join(", ");
+fn or_none(text: String) -> String {
     if text.is_empty() { "none".to_owned() } else { text }
 }
 
-/// That of the pool with the smallest one.
+/// The failure tolerance of the pool with the smallest one.
 fn tolerance(pools: &[Item<Pool>]) -> String {
     let with_services = pools.iter().filter(|it| it.services > 0 || it.needed > 0);
     let known = with_services.filter_map(|it| Some((it.failure_tolerance?, it)));

@@ -6,7 +6,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 /// Tells the sender of a request that it uses a deprecated route.
-pub(super) const DEPRECATED: HeaderName = HeaderName::from_static("everwatch-deprecated");
+const DEPRECATED: HeaderName = HeaderName::from_static("everwatch-deprecated");
 
 /// A route that a later version removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
