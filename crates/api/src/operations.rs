@@ -1,4 +1,4 @@
-//! Operations: requests that take time, as they travel over HTTP.
+//! Operations in progress, as the API represents them.
 
 use super::{Batch, Rollout, Service};
 use everwatch_core::clock::Timestamp;
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// What takes time.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationType {
     /// A service hands over its observers.
     Drain,
-    /// The services of a pool hand over observers, so that they are used evenly.
+    /// The services of a pool hand over observers, so that the observers are spread evenly.
     Rebalance,
-    /// Observers are changed by one patch, a few at a time.
+    /// Managers change observers by one patch, a few at a time.
     Rollout,
-    /// Observers that were created together are completed.
+    /// The observers that one request created run until each has ended.
     Batch,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for OperationType {
     }
 }
 
-/// A request that takes time and is not over: a drain, a rebalance, a rollout or a batch.
+/// An operation in progress: a drain, a rebalance, a rollout or a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
     #[serde(rename = "type")]
@@ -41,26 +41,26 @@ pub struct Operation {
     pub name: String,
     /// The namespace of a batch; null for the others.
     pub namespace: Option<String>,
-    /// The path of the resource that is worked on, which says more. Clients follow and end the operation there.
+    /// The path of the service, pool, rollout or batch, which has the details. Clients follow and end the operation there.
     #[schema(example = "/v1/services/service-1")]
     pub path: String,
     #[schema(example = "Running")]
     pub state: String,
-    /// How many observers are done. Null: managers do not count them.
+    /// The number of observers that are done; null if managers do not count them.
     pub done: Option<u64>,
-    /// Of how many observers. Null: not known.
+    /// The number of all observers of the operation; null if it is not known.
     pub of: Option<u64>,
-    /// When it was requested. Null: not recorded.
+    /// The time of the request; null if it was not recorded.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Timestamp>,
-    /// Who requested it, if that was recorded.
+    /// The actor who requested it; null if it was not recorded.
     pub by: Option<String>,
-    /// What delays it, or why it is paused, as a sentence; may be empty.
+    /// The cause of a delay or a pause, as a sentence; may be empty.
     pub reason: String,
 }
 
 impl Operation {
-    /// The drain of a service; `None` if it does not drain.
+    /// The drain of a service; `None` if the service is not draining.
     #[must_use]
     pub fn drain(service: &Service) -> Option<Self> {
         let drain = service.drain.as_ref()?;

@@ -1,4 +1,4 @@
-// The lines of one observer, from a stream of their own beside what the page re-reads; a lost one goes on after the last line.
+// The log lines of one observer, from a separate stream; after a lost connection, it continues after the last line.
 
 const TAIL = 200;
 const KEPT = 2000;
@@ -10,13 +10,13 @@ export class Tail {
   #over = false;
   rows = [];
 
-  /** `added` is called after new lines. */
+  /** Calls `added` after new lines. */
   constructor(id, added) {
     this.id = id;
     this.added = added;
   }
 
-  /** Repeatable: a stream that the manager refused is tried again with the next drawing of the page. */
+  /** Idempotent. If the manager refused the stream, the next drawing of the page tries again. */
   open() {
     if (this.#over || document.hidden || (this.#source && this.#source.readyState !== EventSource.CLOSED)) return;
     const after = this.#last === null ? "" : `&after=${this.#last}`;

@@ -1,4 +1,4 @@
-// Everything in one glance: do they run, what does the next failure mean, what happened, and what needs a person.
+// The overview: whether all observers run, the failure tolerance, the timeline, incidents and problems.
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { capacities, incidentList } from "./incidents.js";
@@ -36,7 +36,7 @@ function headline({ stats }) {
   return `${number(running)} of ${number(wanted + failed)} observers run`;
 }
 
-/** What keeps some from running, how much room there is, and what the next failure would mean. */
+/** Why some observers do not run, the free slots, and the failure tolerance. */
 function standing({ stats, pools, services }) {
   const active = stats.services.active ?? 0, able = active + (stats.services.standby ?? 0);
   if (able === 0) return ["No service is active: no observer can run."];

@@ -4,14 +4,14 @@ import { h } from "./dom.js";
 
 const DAY_MS = 86400000;
 
-/** As a field for dates and times has it, in the zone of the console. */
+/** A time in the format of a date field, in the time zone of the console. */
 const written = (at) => {
   const date = new Date(isUtc() ? at : at - new Date(at).getTimezoneOffset() * 60000);
   return date.toISOString().slice(0, 16);
 };
 const read = (text) => new Date(isUtc() ? `${text}Z` : text);
 
-/** Answers `{ since, until }`, or nothing. */
+/** Returns `{ since, until }`, or nothing if the user cancels. */
 function askRange() {
   const dialog = document.getElementById("dialog"), now = Date.now();
   return new Promise((resolve) => {
@@ -34,5 +34,5 @@ function askRange() {
   });
 }
 
-/** What the buttons of a timeline need. */
+/** The arguments for the buttons of a timeline. */
 export const spans = (params, context) => ({ params, ask: () => askRange().then((span) => span && context.set({ ...span, span: "" })) });

@@ -1,4 +1,4 @@
-// What the next failure means: how many services may be lost while every observer keeps a slot.
+// The failure tolerance: how many services may be lost while every observer keeps a slot.
 
 export const ABLE = ["active", "standby"];
 

@@ -1,5 +1,5 @@
-//! `everwatch dev --demo`: creates observers of several kinds, kills a service again and again, and says what followed.
-//! `everwatch demo` names commands to try meanwhile.
+//! `everwatch dev --demo`: creates observers of several kinds, kills services repeatedly, and prints where their observers moved.
+//! `everwatch demo` prints commands to try meanwhile.
 
 use crate::client::{Client, Failure};
 use crate::output::{note, print};
@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 /// The observers: a list in YAML.
 const OBSERVERS: &str = include_str!("../../templates/demo.yaml");
-/// How long the demo waits for the observers of a killed service.
+/// How long the demo waits for the observers of a killed service to start elsewhere.
 const MOVES_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The shortest interval between two kills.
 pub(super) const EVERY_MIN: Duration = Duration::from_secs(1);
 
-/// Runs the demo in a thread of its own, until the process ends.
+/// Runs the demo in a separate thread until the process ends.
 pub(super) fn start(server: String, every: Duration) {
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -49,12 +49,12 @@ async fn demonstrate(server: &str, every: Duration) -> anyhow::Result<()> {
     }
 }
 
-/// Creates the observers; those that exist remain as they are.
+/// Creates the observers; existing ones remain unchanged.
 async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
     let observers: Vec<Value> = serde_saphyr::from_str(&OBSERVERS.replace("SERVER", server))?;
     client.order(Method::PUT, "/v1/limits/licence", Some(&json!({ "max": 1 }))).await?;
     let mut count = 0;
-    // One after the other, so that the last one is the one that waits.
+    // One after the other, so that the last observer that names the limit is the one that waits.
     for observer in observers {
         match client.order(Method::POST, "/v1/observers", Some(&observer)).await {
             Ok(()) => count += 1,
@@ -67,7 +67,7 @@ async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
     ))
 }
 
-/// Kills the service that holds the most observers, and tells where they went.
+/// Kills the service that holds the most observers; returns a sentence about where they moved.
 async fn kill(client: &Client) -> anyhow::Result<String> {
     let services: Listed<Service> = client.read("/v1/services?state=active&limit=100").await?;
     let Some(service) = services.items.into_iter().max_by_key(|it| it.held).filter(|it| it.held > 0) else {
@@ -79,7 +79,7 @@ async fn kill(client: &Client) -> anyhow::Result<String> {
     Ok(told(&service, at, incident.as_ref()))
 }
 
-/// The incident of a kill, once all its observers run again, or as it is after the longest time.
+/// Waits until all observers of the killed service run again, at most [`MOVES_WITHIN`]; returns the incident of the kill.
 async fn until_moved(client: &Client, service: &Service, at: Timestamp) -> anyhow::Result<Option<Incident>> {
     let deadline = Instant::now() + MOVES_WITHIN;
     let since = at.minus(Duration::from_secs(10));
@@ -96,7 +96,8 @@ async fn until_moved(client: &Client, service: &Service, at: Timestamp) -> anyho
     }
 }
 
-/// How long it took is counted from the kill: managers do not see the kill, and count from the last sign of life before it.
+/// The sentence about a kill. Its time is counted from the kill; managers, which do not see the kill, count from the last sign of life
+/// before it.
 fn told(service: &Service, at: Timestamp, incident: Option<&Incident>) -> String {
     let Service { name, held, .. } = service;
     let Some((it, until)) = incident.and_then(|it| Some((it, it.until?))) else {

@@ -10,27 +10,27 @@ use everwatch_core::doctor::Severity;
 use everwatch_core::record::health::Health;
 use serde::Serialize;
 
-/// What is known of a deployment at one moment.
+/// The state of a deployment at one moment.
 #[derive(Debug, Serialize)]
 pub(crate) struct Condition {
     /// The version of the manager.
     pub(crate) version: String,
     pub(crate) stats: Stats,
     pub(crate) pools: Vec<Item<Pool>>,
-    /// What is in progress.
+    /// The operations in progress.
     pub(crate) operations: Vec<Item<Operation>>,
-    /// What the doctor finds, the worst first.
+    /// The findings of the doctor, the worst first.
     pub(crate) findings: Vec<Item<Finding>>,
     pub(crate) safe_mode: SafeMode,
 }
 
-/// How many findings are shown.
+/// The maximum number of findings in the output.
 const FINDINGS: usize = 5;
 
-/// The statuses of observers that are not meant to run.
+/// The statuses of observers that should not run.
 const AT_REST: [&str; 4] = ["Paused", "Scheduled", "Completed", "Failed"];
 
-/// Everything as text.
+/// The state of a deployment as text.
 pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
     let stats = &it.stats;
     let mut facts = vec![
@@ -56,11 +56,11 @@ pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
     blocks.join("\n\n")
 }
 
-/// Whether all is well, in one sentence.
+/// One sentence that says whether all observers run.
 fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let count = |health: Health| it.stats.health.get(health.as_str()).copied().unwrap_or(0);
     let (running, failed) = (count(Health::Running), it.stats.observers.get("Failed").copied().unwrap_or(0));
-    // Observers that wait for the next time of their schedule are not meant to run now.
+    // Observers that wait for the next time of their schedule should not run now.
     let wanted = it.stats.health.values().sum::<u64>().saturating_sub(scheduled(&it.stats));
     let severity = it.findings.iter().map(|it| it.severity).max();
     let (text, tone) = match (wanted, severity) {
@@ -82,7 +82,7 @@ fn scheduled(stats: &Stats) -> u64 {
 }
 
 fn observers(stats: &Stats) -> String {
-    // The health of scheduled observers is `waiting`: they are counted once.
+    // The health of scheduled observers is `waiting`, too: count them only as scheduled.
     let health = stats.health.iter().map(|(health, count)| match health.as_str() {
         "waiting" => (count.saturating_sub(scheduled(stats)), health.clone()),
         _ => (*count, health.clone()),
@@ -90,7 +90,7 @@ fn observers(stats: &Stats) -> String {
     let rest =
         AT_REST.iter().filter_map(|status| Some((*stats.observers.get(*status)?, status.to_lowercase())));
     let mut all: Vec<_> = health.chain(rest).collect();
-    // In the order of their meaning, the healthy ones first, as everywhere else.
+    // In the order of `Health`, the healthy ones first, as in all other output.
     let place = |word: &str| Health::ALL.iter().position(|it| it.as_str() == word).unwrap_or(usize::MAX);
     all.sort_by_key(|(_, word)| place(word));
     in_words(all)

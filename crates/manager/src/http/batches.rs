@@ -132,7 +132,7 @@ pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<J
     Ok(Json(Listed { items: all_shown(records, all).await?, next_cursor: None, total }))
 }
 
-/// Those that are not over and that the sender may read.
+/// The batches that are not over and that the sender may read.
 pub(super) async fn open(records: &Records) -> Result<Vec<Batch>, Problem> {
     let mut all = records.store.batches(LIMIT_MAX).await?;
     all.retain(|it| !it.state.is_over() && caller::may_in(Verb::BatchesRead, &it.namespace));
