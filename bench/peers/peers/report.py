@@ -59,13 +59,13 @@ def write(results: Sequence[Result], systems: Sequence[System], versions: Mappin
     lines = [
         "# Everwatch and its peers: results",
         "",
-        "Written by `./bench/peers/run`. [README.md](README.md) describes the method and the settings of each system.",
+        "`./bench/peers/run` wrote this report. [README.md](README.md) describes the method and the settings of each system.",
         "",
-        f"{tasks} tasks and three workers for each system. Up to {most} scenarios ran at once on a machine with "
-        f"{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), which had a load of "
-        f"{min(loads, default=0):.1f} to {max(loads, default=0):.1f} when they ended. "
+        f"Each system ran {tasks} tasks on three workers. Up to {most} scenarios ran at once on a machine with "
+        f"{os.cpu_count()} cores ({platform.machine()}, {platform.system()}); its load at their ends was "
+        f"{min(loads, default=0):.1f} to {max(loads, default=0):.1f}. "
         "Times of moves and *received* are medians of the repetitions; the other figures are those of the repetition "
-        "in which tasks ran twice for the longest time. Factors compare with Everwatch.",
+        "in which tasks ran twice for the longest time. *max / Everwatch* divides the longest time by that of Everwatch.",
         "",
     ]
     lines += _failures(table, systems)
@@ -83,9 +83,9 @@ def _failures(table: Table, systems: Sequence[System]) -> list[str]:
     lines = [
         "## A worker is killed, and later restarted",
         "",
-        "The tasks of the killed worker run elsewhere after these times. Then the worker starts again: *received* is "
-        f"the number of tasks that begin on it within {JOIN_SECONDS:.0f} s. For Everwatch, `everwatch rebalance apply` "
-        "runs once it is ready; no other system has such a command.",
+        "The tasks of the killed worker ran elsewhere after these times. Then the worker started again: *received* is "
+        f"the number of tasks that started on it within {JOIN_SECONDS:.0f} s. For Everwatch, `everwatch rebalance apply` "
+        "ran when the worker was ready; no other system has such a command.",
         "",
         "| system | p50 | max | max / Everwatch | received | repetitions |",
         "|---|---|---|---|---|---|",
@@ -97,9 +97,9 @@ def _failures(table: Table, systems: Sequence[System]) -> list[str]:
         "",
         "## A worker is frozen, and thawed once its tasks run elsewhere",
         "",
-        "*Twice* is the number of tasks of which two runs were active at once after the thaw, and *for* the longest "
-        f"time for which they were; the records were watched for {THAWED_SECONDS:.0f} s. *Missing* is the number of "
-        "tasks that nobody ran at the end.",
+        "*Twice* is the number of tasks that had two active runs at once after the thaw, and *for* is the longest such "
+        f"time within {THAWED_SECONDS:.0f} s after the thaw. *Missing* is the number of "
+        "tasks that no worker ran at the end.",
         "",
         "| system | p50 | max | max / Everwatch | twice | for | missing | repetitions |",
         "|---|---|---|---|---|---|---|---|",
@@ -118,8 +118,8 @@ def _timeouts(table: Table, systems: Sequence[System]) -> list[str]:
     lines = [
         "## RabbitMQ's acknowledgement timeout passes",
         "",
-        "No worker fails. RabbitMQ runs with `consumer_timeout = 60000` (one minute) instead of the default of 30 "
-        f"minutes, and the tasks run for {TIMEOUT_SECONDS:.0f} s.",
+        "No worker failed. RabbitMQ ran with `consumer_timeout = 60000` (one minute) instead of the default of 30 "
+        f"minutes, and the tasks ran for {TIMEOUT_SECONDS:.0f} s.",
         "",
         "| system | tasks restarted | twice | for | missing | repetitions |",
         "|---|---|---|---|---|---|",

@@ -1,90 +1,132 @@
-//! What operators read and set: totals, safe mode, parked messages, findings of the doctor.
+//! Operations in progress, as the API represents them.
 
+use super::{Batch, Rollout, Service};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::doctor::{self, Severity};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::fmt;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
-/// Totals.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-pub struct Stats {
-    /// Observers by status.
-    pub observers: BTreeMap<String, u64>,
-    /// Observers by health; observers that are not meant to run have none.
-    #[serde(default)]
-    pub health: BTreeMap<String, u64>,
-    /// Living services by state.
-    pub services: BTreeMap<String, u64>,
-    pub capacity: u32,
-    pub held: u32,
-    /// Whether the broker is connected.
-    pub broker: bool,
+/// The kind of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationType {
+    /// A service hands over its observers.
+    Drain,
+    /// The services of a pool hand over observers, so that the observers are spread evenly.
+    Rebalance,
+    /// Managers change observers by one patch, a few at a time.
+    Rollout,
+    /// The observers that one request created run until each has ended.
+    Batch,
 }
 
-/// The switch that stops conclusions from silence.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SafeMode {
-    pub on: bool,
-    /// The reason, for other operators.
-    #[serde(default)]
+impl fmt::Display for OperationType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Drain => "drain",
+            Self::Rebalance => "rebalance",
+            Self::Rollout => "rollout",
+            Self::Batch => "batch",
+        })
+    }
+}
+
+/// An operation in progress: a drain, a rebalance, a rollout or a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Operation {
+    #[serde(rename = "type")]
+    pub kind: OperationType,
+    /// The name of the service, the pool, the rollout or the batch.
+    #[schema(example = "service-1")]
+    pub name: String,
+    /// The namespace of a batch; null for the others.
+    pub namespace: Option<String>,
+    /// The path of the service, pool, rollout or batch, which has the details. Clients follow and end the operation there.
+    #[schema(example = "/v1/services/service-1")]
+    pub path: String,
+    #[schema(example = "Running")]
+    pub state: String,
+    /// The number of observers that are done; null if managers do not count them.
+    pub done: Option<u64>,
+    /// The number of all observers of the operation; null if it is not known.
+    pub of: Option<u64>,
+    /// The time of the request; null if it was not recorded.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub since: Option<Timestamp>,
+    /// The actor who requested it; null if it was not recorded.
+    pub by: Option<String>,
+    /// The cause of a delay or a pause, as a sentence; may be empty.
     pub reason: String,
 }
 
-/// A message that no version could read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ParkedMessage {
-    pub id: i64,
-    pub queue: String,
-    pub reason: String,
-    /// The size of the body, in bytes.
-    pub size: u64,
-    /// The first 4,096 bytes of the body as text, if they are text.
-    pub text: Option<String>,
-    /// The first 4,096 bytes of the body in base64.
-    pub body: String,
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
-}
-
-/// The program and its version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Version {
-    pub version: String,
-    /// This incarnation of the manager.
-    pub manager: Uuid,
-}
-
-/// Whether the manager is alive or ready.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Health {
-    pub ok: bool,
-}
-
-/// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Finding {
-    /// Stable, for programs.
-    #[schema(example = "too-big-to-lose")]
-    pub code: String,
-    /// info, warning, critical
-    #[schema(value_type = String, example = "warning")]
-    pub severity: Severity,
-    /// The subject of the finding.
-    #[schema(example = "service a")]
-    pub subject: String,
-    pub what: String,
-    pub why: String,
-    /// The command or setting that cures it.
-    pub cure: String,
-}
-
-impl Finding {
+impl Operation {
+    /// The drain of a service; `None` if the service is not draining.
     #[must_use]
-    pub fn of(finding: doctor::Finding) -> Self {
-        let doctor::Finding { code, severity, subject, what, why, cure } = finding;
-        Self { code: code.to_owned(), severity, subject, what, why, cure }
+    pub fn drain(service: &Service) -> Option<Self> {
+        let drain = service.drain.as_ref()?;
+        Some(Self {
+            kind: OperationType::Drain,
+            name: service.name.clone(),
+            namespace: None,
+            path: format!("/v1/services/{}", service.name),
+            state: "Running".to_owned(),
+            done: Some(drain.moved.into()),
+            of: Some(drain.of.into()),
+            since: drain.asked_at,
+            by: None,
+            reason: drain.waits.clone().unwrap_or_default(),
+        })
+    }
+
+    /// The rebalance of a pool, which moves this many observers.
+    #[must_use]
+    pub fn rebalance(pool: &str, moves: Option<u64>) -> Self {
+        Self {
+            kind: OperationType::Rebalance,
+            name: pool.to_owned(),
+            namespace: None,
+            path: format!("/v1/pools/{pool}"),
+            state: "Running".to_owned(),
+            done: None,
+            of: moves,
+            since: None,
+            by: None,
+            reason: String::new(),
+        }
+    }
+
+    /// A rollout that is not over.
+    #[must_use]
+    pub fn rollout(it: &Rollout) -> Self {
+        let over = it.counts.iter().filter(|(state, _)| state.is_over());
+        Self {
+            kind: OperationType::Rollout,
+            name: it.name.clone(),
+            namespace: None,
+            path: format!("/v1/rollouts/{}", it.id),
+            state: it.state.to_string(),
+            done: Some(over.map(|(_, count)| u64::from(*count)).sum()),
+            of: Some(it.members.into()),
+            since: Some(it.created_at),
+            by: it.by.clone(),
+            reason: it.reason.clone(),
+        }
+    }
+
+    /// A batch that is not over.
+    #[must_use]
+    pub fn batch(it: &Batch) -> Self {
+        Self {
+            kind: OperationType::Batch,
+            name: it.name.clone(),
+            namespace: Some(it.namespace.clone()),
+            path: format!("/v1/batches/{}", it.id),
+            state: it.state.to_string(),
+            done: Some(it.settled.into()),
+            of: Some(it.members.into()),
+            since: Some(it.created_at),
+            by: it.by.clone(),
+            reason: it.reason.clone(),
+        }
     }
 }

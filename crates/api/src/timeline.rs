@@ -12,29 +12,29 @@ use utoipa::ToSchema;
 /// The services that an incident names.
 const TO_MAX: usize = 20;
 
-/// What happened in a span of time, in columns of equal length.
+/// The services, events and incidents in a span of time, which is divided into columns of equal length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Timeline {
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
-    /// Events before this time are not kept any more: what is shown before it is incomplete.
+    /// Managers no longer have the events before this time: the timeline before it is incomplete.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub complete_since: Option<Timestamp>,
-    /// The number of columns: fewer than requested if one would be shorter than a second, or if there are many lanes.
+    /// The number of columns. There are fewer than requested if a column would be shorter than a second, or if there are many lanes.
     pub columns: usize,
-    /// One for each name of services, in the order of names; at most 100.
+    /// One lane for each service name, sorted by name; at most 100.
     pub lanes: Vec<TimelineLane>,
-    /// If there are more lanes: the sum of those that are not shown. A service has a lane of its own if its observers ran nowhere
-    /// or twice, otherwise if it held more than others.
+    /// The sum of the other lanes, if there are more than 100. Services whose observers ran nowhere or twice come first, then services
+    /// that held more observers.
     pub others: Option<TimelineOthers>,
-    /// What explains changes, the oldest first: services that started or ended, drains, rebalances and the like. Of one
+    /// Events that explain changes, the oldest first: services that started or ended, drains, rebalances and others. In the timeline of one
     /// observer: its events other than starts, and the ends of the services on which it ran.
     pub marks: Vec<TimelineMark>,
-    /// The number of older marks that are not shown.
+    /// The number of older marks that the response omits.
     pub marks_left_out: usize,
-    /// The oldest first; at most the newest 1,000.
+    /// At most the newest 1,000, the oldest first.
     pub incidents: Vec<Incident>,
 }
 
@@ -44,20 +44,20 @@ pub struct TimelineLane {
     pub service: String,
     /// Whether a service of this name lives now.
     pub lives: bool,
-    /// The times in which it held observers or observers of it stood still; the columns that are equal are one segment.
+    /// The times in which it held observers, or in which observers of it ran nowhere. Equal neighboring columns are one segment.
     pub segments: Vec<TimelineSegment>,
 }
 
-/// Lanes that are not shown.
+/// The lanes that the response omits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TimelineOthers {
     /// Their number.
     pub lanes: usize,
-    /// What they held together.
+    /// The sums of these lanes.
     pub segments: Vec<TimelineSegment>,
 }
 
-/// A part of a lane in which the columns are equal. It begins and ends at whole seconds: the first one may begin, and the last one
+/// A part of a lane in which the columns are equal. It begins and ends at whole seconds, so the first segment may begin, and the last one
 /// end, up to a second outside of the requested time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TimelineSegment {
@@ -67,15 +67,15 @@ pub struct TimelineSegment {
     pub until: Timestamp,
     /// The fewest observers that the service held in a column.
     pub held_min: u64,
-    /// The most.
+    /// The most observers that the service held in a column.
     pub held_max: u64,
-    /// The most observers of the service that ran nowhere at once, until they started on another one.
+    /// The most observers of the service that ran nowhere at once, until they started on another service.
     pub gap: u64,
-    /// The most observers of the service that ran on another one, too.
+    /// The most observers of the service that ran on another service, too.
     pub overlap: u64,
 }
 
-/// Something that happened at one moment.
+/// An event in the timeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TimelineMark {
     #[schema(value_type = String, format = DateTime)]
@@ -88,35 +88,36 @@ pub struct TimelineMark {
     pub text: String,
 }
 
-/// Moves that belong together: the observers of one service that started on others.
+/// The moves of observers from one service to others at about the same time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Incident {
     /// The name of the service that ran them before.
     pub from: String,
-    /// `lost`: it was killed or silent for too long; `stopped`: it handed them over at its end; `handed_over`: it lives;
-    /// `unknown`: it did not hand them over, and managers have not yet concluded whether it lives.
+    /// The cause. `lost`: the service was killed, or silent for too long. `stopped`: the service stopped and handed its observers over.
+    /// `handed_over`: the service handed observers over and still runs. `unknown`: the service did not hand them over, and managers
+    /// have not yet concluded whether it still runs.
     pub cause: String,
-    /// When the first observer stood still.
+    /// When the first gap began.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// When the last one started; null while the incident is open: some of its observers run nowhere yet.
+    /// When the last observer started; null while the incident is open, because some of its observers run nowhere yet.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
     /// The number of observers that moved.
     pub moved: u64,
     /// The number of observers that run nowhere yet; greater than 0 while the incident is open.
     pub waiting: u64,
-    /// The names of the services that ran them next, and how many: the 20 with the most observers.
+    /// The number of observers that moved to each service, by name: the 20 services with the most.
     pub to: BTreeMap<String, u64>,
-    /// The observers that started on other services than those.
+    /// The number of observers that moved to the remaining services.
     pub to_others: u64,
-    /// The median time without a run of those that moved, in ms.
+    /// The median gap of the moves, in ms.
     pub gap_ms_median: u64,
-    /// 99 % of those that moved were without a run for at most this time, in ms.
+    /// The 99th percentile of the gaps of the moves, in ms.
     pub gap_ms_p99: u64,
-    /// The longest time without a run, in ms; of an open incident, until now.
+    /// The longest gap, in ms; in an open incident, gaps last until now.
     pub gap_ms_max: u64,
-    /// The longest time with two runs, in ms.
+    /// The longest overlap, in ms.
     pub overlap_ms_max: u64,
 }
 

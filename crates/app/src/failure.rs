@@ -36,17 +36,17 @@ impl Failure {
     }
 
     /// The same failure, which says more on a line of its own.
-    pub(crate) fn with(self, more: &str) -> Self {
-        let longer = |text: String| format!("{text}\n{more}");
-        match self {
-            Self::Failed(text) => Self::Failed(longer(text)),
-            Self::Usage(text) => Self::Usage(longer(text)),
-            Self::NotFound(text) => Self::NotFound(longer(text)),
-            Self::Conflict(text) => Self::Conflict(longer(text)),
-            Self::TimedOut(text) => Self::TimedOut(longer(text)),
-            Self::Unreachable(text) => Self::Unreachable(longer(text)),
-            Self::NotPermitted(text) => Self::NotPermitted(longer(text)),
-        }
+    pub(crate) fn with(mut self, more: &str) -> Self {
+        let (Self::Failed(text)
+        | Self::Usage(text)
+        | Self::NotFound(text)
+        | Self::Conflict(text)
+        | Self::TimedOut(text)
+        | Self::Unreachable(text)
+        | Self::NotPermitted(text)) = &mut self;
+        text.push('\n');
+        text.push_str(more);
+        self
     }
 
     /// The manager's problem text, with the error of each member that the text does not contain on its own line.

@@ -1,9 +1,10 @@
-//! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance; how many services may be lost; and who may use
+//! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance; how many slots are needed and how many services can be lost; and who may use
 //! permits of a rate.
 
 pub mod admission;
 pub mod blocks;
 pub mod create_admission;
+pub mod headroom;
 pub mod kind_offer;
 pub mod limits;
 pub mod maintenance;
@@ -13,4 +14,3 @@ pub mod preemption;
 pub mod rate;
 pub mod rebalance;
 pub mod supply;
-pub mod tolerance;

@@ -10,7 +10,6 @@ mod stalls;
 mod state_queues;
 mod tls;
 
-pub use capacity::losses_survived;
 pub use tls::DatabaseLink;
 
 use crate::capacity::maintenance::OrderBook;
@@ -193,8 +192,8 @@ pub struct FleetFacts {
     pub safe_mode: Option<String>,
     /// The number of parked messages.
     pub parked: u64,
-    /// The number of observers that need a slot, by pool.
-    pub definition: BTreeMap<Pool, u64>,
+    /// The slots that observers need, by pool.
+    pub needed: BTreeMap<Pool, u64>,
     /// The oldest observers that wait for a slot.
     pub waiting: Vec<Row>,
     /// The oldest running observers.

@@ -1,5 +1,5 @@
-//! The timeline: how many observers each service held, how many ran nowhere or twice, and the incidents that moved them. It is
-//! computed from events, in their order, and holds a bounded time at a resolution of one second.
+//! The timeline: how many observers each service held, how many ran nowhere or twice, and the incidents in which they moved. It is
+//! computed from events in their order, and covers a bounded time at a resolution of one second.
 
 mod fact;
 mod incident;
@@ -23,26 +23,26 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use steps::Steps;
 
-/// The time that a timeline holds.
+/// The time that a timeline covers.
 pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most marks that it holds; the oldest are forgotten first.
+/// The maximum number of marks in a timeline, which drops the oldest first.
 pub const MARKS_MAX: usize = 10_000;
-/// The most services, living and ended, that it holds; those that ended first are forgotten first.
+/// The maximum number of services in a timeline, living and ended; it drops those that ended first.
 pub const SERVICES_MAX: usize = 10_000;
 
-/// Where an observer is that runs, or that stands still after its service has handed it over.
+/// The service that runs an observer, or that has handed it over while the observer runs nowhere.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     service: ServiceId,
     epoch: Epoch,
-    /// When it started there; `None`: before the first fact about it.
+    /// When the observer started there; `None`: before the first fact about it.
     since: Option<Timestamp>,
     /// When the service handed it over.
     left_at: Option<Timestamp>,
 }
 
 impl Place {
-    /// Whether only the row of the observer tells it.
+    /// Whether only the row of the observer names this place.
     fn is_from_row(&self) -> bool {
         self.since.is_none() && self.left_at.is_none()
     }
@@ -55,21 +55,21 @@ struct Incarnation {
     registered_at: Option<Timestamp>,
     ended: Option<(Timestamp, Cause)>,
     held: Steps,
-    /// Observers that it ran and that ran nowhere until they started elsewhere.
+    /// The number of its observers that ran nowhere until they started elsewhere.
     gaps: Steps,
-    /// Observers that it ran and that ran on their next service, too.
+    /// The number of its observers that ran on their next service, too.
     overlaps: Steps,
-    /// Those that it handed over and that run nowhere yet: one step for each, when it was handed over.
+    /// The observers that it handed over and that run nowhere yet: one step for each, at the time of its handover.
     left: Steps,
     /// The number of observers that it runs.
     running: i64,
 }
 
-/// What has happened, second by second.
+/// The history of services and observers, second by second.
 #[derive(Debug, Default)]
 pub struct Timeline {
     services: BTreeMap<ServiceId, Incarnation>,
-    /// Of observers that run, or that run nowhere and should.
+    /// The places of observers that run, or that should run and run nowhere.
     places: HashMap<ObserverId, Place>,
     marks: VecDeque<Mark>,
     incidents: Incidents,
@@ -90,7 +90,7 @@ impl Timeline {
         self.since
     }
 
-    /// Facts before this time are incomplete.
+    /// Declares that facts before this time are incomplete.
     pub fn incomplete_before(&mut self, at: Timestamp) {
         self.since = self.since.max(Some(at));
     }
@@ -121,14 +121,14 @@ impl Timeline {
         }
     }
 
-    /// The name of a service, where no fact has told it yet.
+    /// Adds the name of a service, if no fact has named it yet.
     pub fn name(&mut self, service: ServiceId, name: &str) {
         if !name.is_empty() {
             self.service(service).name.get_or_insert_with(|| name.to_owned());
         }
     }
 
-    /// A service that lives, or has ended, where no fact has told it yet.
+    /// Adds a service that lives or has ended, if no fact has named it yet.
     pub fn service_known(
         &mut self,
         service: ServiceId,
@@ -141,8 +141,8 @@ impl Timeline {
         it.ended = it.ended.or(ended);
     }
 
-    /// An observer that this service runs, according to its reports: where no fact has told it, the run began before the first
-    /// fact about it.
+    /// Adds an observer that this service runs, according to its reports. If no fact contains this run, it began before the first
+    /// fact about the observer.
     pub fn runs(&mut self, observer: ObserverId, service: ServiceId) {
         if self.places.contains_key(&observer) {
             return;
@@ -163,14 +163,14 @@ impl Timeline {
         if let Some(place) = known
             && run.epoch <= place.epoch
         {
-            // The events of two managers may be stored in another order: this run was over before the one that is known.
+            // The events of two managers may be stored out of order: this run ended before the known one started.
             if run.epoch < place.epoch && place.since.is_some_and(|since| at <= since) {
                 self.service(run.service).held.span(at, place.since.unwrap_or(at));
             }
             return;
         }
         match (known, moved) {
-            // Its row has told where it runs before this event was read.
+            // The row of the observer named this place before this event was read.
             (Some(place), _) if place.is_from_row() && place.service == run.service => {
                 self.leave(run.observer, None);
                 self.service(run.service).held.add_before(-1);
@@ -184,7 +184,7 @@ impl Timeline {
             }
             (Some(place), None) => self.continued(at, run, place),
             (known, Some(moved)) => {
-                // The events about the run before are missing.
+                // The events about the previous run are missing.
                 if known.is_some() {
                     self.leave(run.observer, Some(at));
                 }
@@ -200,7 +200,8 @@ impl Timeline {
         self.places.insert(run.observer, place);
     }
 
-    /// Removes an observer from its place; its run ends, unless its end is known, `at` this time or was never one.
+    /// Removes an observer from its place. Unless its run has ended before, the run ends `at` this time; without `at`, the number of
+    /// observers held remains unchanged.
     fn leave(&mut self, observer: ObserverId, at: Option<Timestamp>) {
         let Some(place) = self.places.remove(&observer) else { return };
         let it = self.service(place.service);
@@ -214,7 +215,7 @@ impl Timeline {
         }
     }
 
-    /// A run after one whose end nobody reported, and which the start does not name: its message was published again.
+    /// Adds a run after a run whose end no service reported and which the start does not name: a manager has published the observer again.
     fn continued(&mut self, at: Timestamp, run: Run, place: Place) {
         let ended = self.service(place.service).ended.map(|(ended_at, _)| ended_at);
         let end = place.left_at.or(ended).unwrap_or(at).min(at);
@@ -234,7 +235,7 @@ impl Timeline {
         }
     }
 
-    /// An observer started on its next service; `place` is where it ran before, if that is known.
+    /// Adds the start of an observer on its next service; `place` is its previous place, if that is known.
     fn moved(&mut self, at: Timestamp, run: Run, moved: Moved, place: Option<Place>) {
         // A gap begins with the last sign of life of the service, which may be older than a run on it.
         let begun = place.and_then(|place| place.since).map_or(Duration::MAX, |since| at.since(since));
@@ -257,7 +258,7 @@ impl Timeline {
         self.incidents.add(at, (from_name, &to), moved, cause);
     }
 
-    /// The name of a service, or its id where no fact has told it.
+    /// The name of a service, or its id if no fact names it.
     fn name_of(&self, id: ServiceId) -> String {
         let name = self.services.get(&id).and_then(|it| it.name.clone());
         name.unwrap_or_else(|| id.to_string())
@@ -265,7 +266,7 @@ impl Timeline {
 
     fn ended(&mut self, at: Timestamp, run: Run, moves: bool) {
         let place = match self.places.get_mut(&run.observer) {
-            // The next run is known: its start has told when this one ended.
+            // The next run is known: its start contains the end of this run.
             Some(place) if run.epoch < place.epoch => {
                 if moves {
                     self.incidents.handed_over(run.service, at);
@@ -279,7 +280,7 @@ impl Timeline {
             }
             None => {
                 let it = self.service(run.service);
-                // Such a run never started, if it did not start before the first fact about its service.
+                // Unless this run started before the first fact about its service, it never started.
                 let since = it.registered_at.is_some().then_some(at);
                 match since {
                     Some(_) if !moves => return,
@@ -305,7 +306,7 @@ impl Timeline {
         it.left.add(at, 1);
     }
 
-    /// An observer that ran nowhere is not to run any more.
+    /// Notes that an observer that ran nowhere should no longer run.
     fn at_rest(&mut self, at: Timestamp, observer: ObserverId) {
         let Some(place) = self.places.get(&observer).copied() else { return };
         let ended = self.service(place.service).ended.map(|(ended_at, _)| ended_at);
@@ -321,8 +322,8 @@ impl Timeline {
         }
     }
 
-    /// For the timeline of one observer: takes over how its services ended, and what happened to them while it was there, from
-    /// the timeline of all.
+    /// Copies into the timeline of one observer, from the timeline of all observers, the ends of its services, and their marks while the
+    /// observer was there.
     pub fn add_services_of(&mut self, all: &Self) {
         for (id, it) in &mut self.services {
             if let Some(known) = all.services.get(id) {
@@ -344,7 +345,7 @@ impl Timeline {
         self.marks = marks.into();
     }
 
-    /// Forgets what is older than [`KEPT`].
+    /// Drops facts that are older than [`KEPT`].
     pub fn forget(&mut self, now: Timestamp) {
         let before = now.minus(KEPT);
         if self.since.is_some_and(|since| since >= before) {

@@ -15,7 +15,7 @@ export class Refused extends Error {
 
 export const call = async (method, path, body, more) => (await exchange(method, path, body, more)).answer;
 
-/** The answer with its ETag. */
+/** The response with its ETag. */
 export async function tagged(path) {
   const { answer, response } = await exchange("GET", path);
   return { answer, tag: response.headers.get("etag") };

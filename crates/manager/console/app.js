@@ -59,7 +59,7 @@ const skeleton = () => h("div", { class: "loading", role: "status" }, h("p", { c
 function refused(error) {
   const title = { 404: "Not found", 403: "Not permitted" }[error.status] ?? "The manager refused the request";
   const open = PAGES.find((it) => may(it.needs)) ?? PAGES[0];
-  const after = error.status === 403 ? "Your role does not permit it. " : "";
+  const after = error.status === 403 ? "Your role does not permit this request. " : "";
   patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title),
     empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
 }

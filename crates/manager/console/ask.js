@@ -38,14 +38,14 @@ export function confirm({ title, lines, action, danger = true, input, more }) {
   });
 }
 
-/** The whole number that a person typed; what is none is told, and nothing is answered. */
+/** The whole number that the user typed; for other text, shows an error and returns nothing. */
 export function wholeNumber(text) {
   if (/^\d+$/.test(text)) return Number(text);
   toast(`“${text}” is not a whole number.`);
   return undefined;
 }
 
-/** A form with several fields `{ name, label, value, placeholder, hint, options, rows, type, min, max }`; answers what was typed by name, or nothing. */
+/** A form with several fields `{ name, label, value, placeholder, hint, options, rows, type, min, max }`; returns the typed values by name, or nothing if the user cancels. */
 export function askForm({ title, lines = [], fields, action, check = () => null }) {
   const dialog = document.getElementById("dialog");
   return new Promise((resolve) => {
@@ -67,14 +67,14 @@ export function askForm({ title, lines = [], fields, action, check = () => null 
       h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)),
       fields.map((it) => h("label", { class: "field" }, h("span", {}, it.label), inputs.get(it.name), it.hint ? h("span", { class: "hint" }, it.hint) : null)), said,
       h("p", { class: "row end" }, h("button", { value: "no", class: "button", formnovalidate: true }, "Cancel"), h("button", { value: "yes", class: "button primary" }, action))));
-    // Enter in a field presses the button that does it, not the first one.
+    // Enter in a field presses the button of the action, not the first button.
     for (const input of inputs.values()) if (input.tagName === "INPUT") input.onkeydown = (event) => { if (event.key === "Enter") { event.preventDefault(); dialog.querySelector("button[value=yes]").click(); } };
     dialog.showModal();
     inputs.values().next().value?.focus();
   });
 }
 
-/** Shows something that is shown only once. */
+/** Shows content that cannot be shown again. */
 export function tell({ title, lines, content }) {
   const dialog = document.getElementById("dialog");
   dialog.className = "wide";

@@ -24,5 +24,5 @@ export const exact = (at) => format({ year: "numeric", month: "short", day: "num
 export const clock = (at) => format({ hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(valid(at));
 export const clockMs = (at) => format({ hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 }).format(valid(at));
 export const shortClock = (at) => format({ hour: "2-digit", minute: "2-digit" }).format(valid(at));
-/** As it is pasted into a chat, where readers have other time zones. */
+/** A time in UTC, for texts that users paste into a chat. */
 export const stamp = (at) => `${valid(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;

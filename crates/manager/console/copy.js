@@ -1,4 +1,4 @@
-// Buttons that copy a text.
+// Buttons that copy text.
 import { toast } from "./ask.js";
 import { h } from "./dom.js";
 

@@ -35,7 +35,7 @@ async function send(context) {
   context.redraw();
 }
 
-/** What stands beside the title of the page. */
+/** The switch beside the title of the page. */
 export const asSwitch = (now) => h("span", { class: "seg end", role: "group", "aria-label": "Create from" },
   h("a", { class: now === "form" ? "quiet on" : "quiet", href: "#/create", "aria-current": now === "form" ? "true" : undefined }, "Form"),
   h("a", { class: now === "yaml" ? "quiet on" : "quiet", href: "#/create?as=yaml", "aria-current": now === "yaml" ? "true" : undefined }, "YAML"));

@@ -13,7 +13,7 @@ const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind
 const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", weight: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 let draft = CLEAN();
-/** The kind that the address asked for. */
+/** The kind in the address. */
 let asked = null;
 
 async function load({ params }) {

@@ -1,4 +1,4 @@
-// Definitions as people edit them: what differs, as a patch and as lines, and how a terminal would do the same.
+// Definitions for editing: differences as a patch and as lines, and commands that create the same definition.
 import { query } from "./api.js";
 import { toYaml } from "./yaml.js";
 
@@ -11,14 +11,14 @@ function sortedDeep(value) {
   return Object.fromEntries(Object.keys(value).sort().map((name) => [name, sortedDeep(value[name])]));
 }
 
-/** The members that everybody looks for first, and the rest by name. */
+/** The most important members first, then the others by name. */
 const FIRST = ["name", "namespace", "kind", "spec", "pool", "labels", "retry", "overlap", "grace"];
 export function ordered(definition) {
   const rest = Object.keys(definition).filter((name) => !FIRST.includes(name)).sort();
   return Object.fromEntries([...FIRST.filter((name) => Object.hasOwn(definition, name)), ...rest].map((name) => [name, sortedDeep(definition[name])]));
 }
 
-/** What turns `before` into `after`, as RFC 7396 has it; nothing if they are equal. */
+/** The merge patch (RFC 7396) that turns `before` into `after`; nothing if they are equal. */
 export function mergePatch(before, after) {
   const patch = {};
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
@@ -48,6 +48,6 @@ export function lineDiff(before, after) {
 
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** Commands for a terminal that make the observer what it is. */
+/** Shell commands that create the observer with this definition. */
 export const asCommand = (definition) => `everwatch observer apply --file - <<'END'\n${toYaml(ordered(definition))}END`;
 export const asCurl = (definition) => `curl -X PUT ${quoted(`${location.origin}/v1/observers/${encodeURIComponent(definition.name)}${definition.namespace ? `?${query({ namespace: definition.namespace })}` : ""}`)} \\\n  -H 'content-type: application/json' \\\n  -d ${quoted(JSON.stringify(ordered(definition)))}`;

@@ -1,16 +1,16 @@
-// What differs between two definitions, line by line.
+// The differences between two definitions, line by line.
 import { lineDiff, ordered } from "./definition.js";
 import { h } from "./dom.js";
 import { toYaml } from "./yaml.js";
 
 const AROUND = 3;
 
-/** How many lines differ. */
+/** The number of lines that differ. */
 export const changed = (lines) => lines.filter(([sign]) => sign !== " ").length;
 
 export const linesOf = (before, after) => lineDiff(before ? toYaml(ordered(before)) : "", toYaml(ordered(after)));
 
-/** Changed lines with a few around them; a line that is equal and far from a change is left out. */
+/** Changed lines and a few lines around them, without equal lines further away. */
 export function diffView(lines, label) {
   const near = (at) => lines.slice(Math.max(at - AROUND, 0), at + AROUND + 1).some(([sign]) => sign !== " ");
   const rows = [];

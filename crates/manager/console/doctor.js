@@ -1,4 +1,4 @@
-// The doctor: what it found, what follows from it, and the cure, which the console carries out where the API can.
+// The doctor: its findings, their effects and their cures; a button applies a cure if the API offers it.
 import { call, get, query } from "./api.js";
 import { confirm } from "./ask.js";
 import { copyButton } from "./copy.js";
@@ -8,7 +8,7 @@ import { empty, fact, number, state } from "./show.js";
 
 const ORDER = ["critical", "warning", "info"];
 
-/** Commands of cures that the API offers: what the button says, what it needs, and what it sends. */
+/** Cures that the API offers: the command, and the label, the verb and the request of its button. */
 const CURES = [
   { like: /^everwatch safe-mode off$/, word: () => "End safe mode", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
   { like: /^everwatch service capacity (\S+) (\d+)$/, word: (name, slots) => `Set ${name} to ${slots} slots`, needs: "services:operate", send: (name, slots) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: Number(slots) }) },
@@ -17,7 +17,7 @@ const CURES = [
 ];
 
 const commands = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, it]) => it);
-/** Text between backticks is what one types. */
+/** Formats text between backticks as code. */
 export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 
 function links(it) {
@@ -53,7 +53,7 @@ function draw({ items }, _route, context) {
   const sorted = items.toSorted((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
   return [
     h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, number(items.length)), h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"))),
-    items.length === 0 ? empty("No findings", "The doctor checks the broker, the database, services, capacity and observers. It found nothing that needs a person.") : h("ul", { class: "stack" }, sorted.map((it) => finding(it, context))),
+    items.length === 0 ? empty("No findings", "The doctor checked the broker, the database, services, capacity and observers, and found no problems.") : h("ul", { class: "stack" }, sorted.map((it) => finding(it, context))),
   ];
 }
 

@@ -1,4 +1,4 @@
-// Edit in place: the draft of one observer, saved only if nobody has changed the observer meanwhile.
+// Edit in place: the draft of one observer, saved only if no other user has changed the observer meanwhile.
 import { Refused, call, get, tagged } from "./api.js";
 import { toast } from "./ask.js";
 import { mergePatch } from "./definition.js";
@@ -37,7 +37,7 @@ async function save(it, context) {
   context.redraw();
 }
 
-/** What is stored now becomes what is compared; what was typed stays. */
+/** Compares the draft, which stays unchanged, with the stored definition. */
 async function rebase(it, context) {
   const { tag } = await tagged(path(it.id));
   const newest = await newestVersion(it.id);
@@ -47,11 +47,11 @@ async function rebase(it, context) {
 
 function conflict(it, context) {
   if (!draft.conflict && it.definition_version === draft.version) return null;
-  return h("div", { class: "notice", key: "conflict", role: "alert" }, h("strong", {}, "Somebody has changed this observer meanwhile. "), "Nothing is overwritten. Compare your draft with what is stored now, then save.",
+  return h("div", { class: "notice", key: "conflict", role: "alert" }, h("strong", {}, "Another user has changed this observer meanwhile. "), "The manager did not save your draft. Compare it with the stored definition, then save it.",
     h("p", { class: "row" }, h("button", { type: "button", class: "button small", onclick: () => rebase(it, context) }, `Compare with version ${it.definition_version}`)));
 }
 
-/** Reads what the editor needs; nothing without `edit` in the address. */
+/** Loads the data of the editor; nothing without `edit` in the address. */
 export async function loadEdit(it, params) {
   const mode = params.get("edit");
   if (!mode) { draft = null; return null; }

@@ -1,4 +1,4 @@
-// Edits a definition as a form, as YAML or as JSON; all three are one draft, checked while it is typed.
+// Edits a definition as a form, as YAML or as JSON; the three share one draft, which the manager checks while the user types.
 import { Refused, call } from "./api.js";
 import { changed, diffView, linesOf } from "./diff.js";
 import { h } from "./dom.js";
@@ -71,7 +71,7 @@ function labelsOf(text) {
   return Object.fromEntries(text.split(/[,\n]/).map((it) => it.trim()).filter(Boolean).map((it) => (it.includes("=") ? [it.slice(0, it.indexOf("=")).trim(), it.slice(it.indexOf("=") + 1).trim()] : [it, ""])));
 }
 
-/** From the fields; what a field cannot say stays as it is. */
+/** Reads the draft from the fields; values that no field can represent stay unchanged. */
 function read(draft, members, context) {
   const spec = { ...draft.definition.spec };
   try {
@@ -106,7 +106,7 @@ function form(draft, kinds, context) {
   return h("div", { class: "sheet", key: "form", oninput: () => read(draft, members, context), onchange: () => read(draft, members, context) },
     draft.before ? null : line("name", "letters, digits, - _ . ; if empty, the manager generates a name"),
     h("fieldset", {}, h("legend", {}, `Spec of ${definition.kind ?? "no kind"}`),
-      members === null ? h("p", { class: "hint" }, "No living service describes this kind: edit the spec as YAML.") : members.length ? members.map((it) => control(it, draft.held, about(`/spec/${it.name}`))) : h("p", { class: "hint" }, "This kind takes no arguments.")),
+      members === null ? h("p", { class: "hint" }, "No living service has sent a schema for this kind: edit the spec as YAML.") : members.length ? members.map((it) => control(it, draft.held, about(`/spec/${it.name}`))) : h("p", { class: "hint" }, "This kind takes no arguments.")),
     h("fieldset", {}, h("legend", {}, "Policies"), line("labels", "key=value, comma-separated"), TEXTS.map(([name, hint]) => line(name, hint)),
       h("div", { class: "field" }, h("label", { for: "edit-overlap" }, "overlap"), h("select", { id: "edit-overlap", onchange: (event) => { draft.rest.overlap = event.target.value; } },
         [["allow", "allowed"], ["forbid", "forbidden"]].map(([value, text]) => h("option", { value, selected: draft.rest.overlap === value }, text))), h("p", { class: "hint" }, "forbidden: a new run starts only after the previous run has certainly ended"))),
@@ -117,7 +117,7 @@ function form(draft, kinds, context) {
 const complaints = (draft) => (draft.wrong.length === 0 ? null : h("div", { class: "notice", "data-tone": "bad", key: "wrong", role: "status" }, h("strong", {}, "The definition is not valid: "),
   h("ul", { class: "plain" }, draft.wrong.map((it) => h("li", { key: it.pointer }, h("code", {}, it.pointer), ` ${it.detail}`)))));
 
-/** `save()` sends the draft; `word` is on its button. `notice` stands above. */
+/** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. */
 export function editor(draft, kinds, { title, word, save, cancel, notice }, context) {
   const all = linesOf(draft.before, draft.definition), count = changed(all);
   const blocked = draft.saving || draft.unreadable !== null || draft.wrong.length > 0 || (draft.before !== null && count === 0);
@@ -125,7 +125,7 @@ export function editor(draft, kinds, { title, word, save, cancel, notice }, cont
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, title),
       h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, context) : textArea(draft, context)),
-    h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "What is created"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
+    h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
       notice ?? null, complaints(draft), diffView(all, "Changes"),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

@@ -1,4 +1,4 @@
-// The marks of the timeline: what happened, as a shape and as a word.
+// The marks of the timeline: a shape and a word for each type of event.
 import { s } from "./dom.js";
 
 const SHAPES = {
@@ -6,7 +6,7 @@ const SHAPES = {
   swap: "M1 3H9M6.5 0.5L9 3M9 7H1M3.5 9.5L1 7", question: "M2.5 3.2A2.5 2.5 0 1 1 5 5.8V6.6M5 9.2V9.3", ring: "M5 1.2A3.8 3.8 0 1 1 4.99 1.2Z",
 };
 
-/** `rank`: of several marks at one place, the first is drawn. */
+/** `rank`: of several marks at one place, the timeline draws the one with the lowest rank. */
 const MARKS = {
   service_lost: { shape: "cross", tone: "bad", word: "lost", rank: 0 },
   service_suspect: { shape: "question", tone: "warn", word: "silent", rank: 1 },
@@ -27,7 +27,7 @@ export const glyph = (type, x = 5, y = 5) => {
   const { shape, tone } = markOf(type);
   return s("path", { class: "glyph", "data-tone": tone, d: SHAPES[shape], transform: `translate(${(x - 5).toFixed(1)} ${(y - 5).toFixed(1)})` });
 };
-/** A glyph that stands in a line of text. */
+/** A glyph in a line of text. */
 export const inlineGlyph = (type) => s("svg", { viewBox: "-1 -1 12 12", "aria-hidden": "true" }, glyph(type));
 
 export const CAUSES = { lost: "service_lost", stopped: "service_gone", handed_over: "service_draining", unknown: "service_suspect" };

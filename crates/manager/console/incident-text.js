@@ -1,14 +1,14 @@
-// An incident in words: one line that can be pasted into a chat, and where its page is.
+// An incident as text: a one-line summary to paste into a chat, and the address of its page.
 import { stamp } from "./clock.js";
 import { counted, duration, number } from "./show.js";
 
-const CAUSE = { lost: "lost", stopped: "stopped", handed_over: "handed over", unknown: "gone quiet" };
+const CAUSE = { lost: "lost", stopped: "stopped", handed_over: "handed over", unknown: "silent" };
 const NAMED = 3;
 
 export const incidentHref = (it) => `#/incidents/${encodeURIComponent(it.from)}/${encodeURIComponent(it.since)}`;
 export const incidentTitle = (it) => `${it.from} ${CAUSE[it.cause] ?? it.cause} · ${counted(it.moved, "observer")} moved${it.waiting ? `, ${number(it.waiting)} run nowhere yet` : ""}`;
 
-/** When its last observer started; an open incident goes on. */
+/** When its last observer started; now, if the incident is open. */
 export const untilOf = (it) => (it.until ? Date.parse(it.until) : Date.now());
 
 export function targets({ to, to_others: others = 0 }, withCounts = false) {

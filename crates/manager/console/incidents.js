@@ -11,7 +11,7 @@ import { bar, counted, duration, empty, fact, number, observerLink, table, time 
 
 const AROUND_MS = 120000;
 const MOVED = 500;
-const CAUSES = { lost: "The service was killed, or silent for too long.", stopped: "The service handed its observers over when it stopped.", handed_over: "The service handed observers over and lives.", unknown: "The service did not hand its observers over, and managers have not yet concluded whether it lives." };
+const CAUSES = { lost: "The service was killed, or silent for too long.", stopped: "The service stopped and handed its observers over.", handed_over: "The service handed observers over and still runs.", unknown: "The service did not hand its observers over, and managers have not yet concluded whether it still runs." };
 
 export const incidentList = (incidents) => h("ul", { class: "incident-list" }, incidents.map((it) => h("li", { key: `${it.from}-${it.since}` },
   causeGlyph(it),
@@ -27,8 +27,8 @@ async function load() {
 
 const draw = ({ incidents, completeSince }) => [
   h("header", { class: "head" }, h("h1", {}, "Incidents"), h("p", { class: "total" }, number(incidents.length)), h("p", { class: "fine" }, "in the last 24 hours")),
-  incidents.length === 0 ? empty("No incidents", "When observers move from one service to others, the moves that belong together appear here, with their gaps and overlaps.") : h("section", { class: "panel" }, incidentList(incidents)),
-  completeSince ? h("p", { class: "fine" }, `Events before ${exact(completeSince)} are not kept any more.`) : null,
+  incidents.length === 0 ? empty("No incidents", "When observers move from one service to others at about the same time, the moves appear here with their gaps and overlaps.") : h("section", { class: "panel" }, incidentList(incidents)),
+  completeSince ? h("p", { class: "fine" }, `Events before ${exact(completeSince)} are no longer stored.`) : null,
 ];
 
 async function loadOne({ parts: [, from, since] }) {
@@ -47,10 +47,10 @@ async function loadOne({ parts: [, from, since] }) {
 
 export const capacities = (services) => new Map(services.filter((it) => !it.is_deleted).map((it) => [it.name, it.capacity]));
 
-const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Where they went"), h("ul", { class: "flow" },
+const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Moved to"), h("ul", { class: "flow" },
   Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`), h("span", { class: "n" }, number(count))))));
 
-const movesPanel = (moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "Their starts are older than the newest events that this page reads.") : table("Observers that moved", [
+const movesPanel = (moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "This page reads only the newest events, and the events of these moves are older.") : table("Observers that moved", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
   { title: "To", cell: (event) => event.service?.name ?? "" },
   { title: "Gap", class: "n", cell: (event) => duration(event.gap_ms) },
@@ -59,7 +59,7 @@ const movesPanel = (moves) => h("section", { class: "panel", key: "moves" }, h("
 
 function drawOne({ from, it, picture, services, moves }, _route, context) {
   const crumb = h("p", { class: "crumb" }, h("a", { href: "#/incidents" }, "Incidents"), " / ", from);
-  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, "Incident")), empty("This incident is not kept any more", "The timeline holds the incidents of the last 24 hours. Older moves are among the events.", h("a", { class: "button", href: "#/incidents" }, "Incidents"), h("a", { class: "button", href: "#/events?type=started" }, "Events"))];
+  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, "Incident")), empty("This incident is no longer stored", "The timeline holds the incidents of the last 24 hours. The events include older moves.", h("a", { class: "button", href: "#/incidents" }, "Incidents"), h("a", { class: "button", href: "#/events?type=started" }, "Events"))];
   const line = incidentLine(it);
   return [
     h("header", { class: "head" }, crumb, h("h1", {}, incidentTitle(it)), h("p", { class: "total" }, time(it.since))),

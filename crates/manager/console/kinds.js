@@ -1,4 +1,4 @@
-// Kinds: which code services offer, and what each takes as its spec.
+// Kinds: the code that services offer, and the spec that each kind takes.
 import { get } from "./api.js";
 import { copyButton } from "./copy.js";
 import { asCommand } from "./definition.js";
@@ -19,7 +19,7 @@ const draw = ({ items }) => [
     { title: "Services", class: "n", cell: (it) => number(it.services) },
     { title: "Pools", cell: (it) => it.pools.join(", ") },
     { title: "Members of the spec", class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
-    { title: "What it does", class: "text", cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
+    { title: "Description", class: "text", cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
   ], items),
 ];
 
@@ -30,7 +30,7 @@ async function loadOne({ parts }) {
 
 const SAMPLES = { text: "…", number: 1, boolean: true, list: ["…"], map: {}, json: {} };
 
-/** The example of the schema, or else one value for each required member. */
+/** The example of the schema; otherwise one value for each required member. */
 function example(it, all) {
   const given = it.schema?.examples?.[0] ?? it.schema?.example;
   const value = (field) => { const own = it.schema?.properties?.[field.name]; return own?.examples?.[0] ?? own?.example ?? field.fallback ?? field.choices?.[0] ?? SAMPLES[field.shape]; };
@@ -46,7 +46,7 @@ function drawOne({ name, it, services, used }) {
     h("header", { class: "head" }, crumb, h("h1", {}, name), h("a", { href: `#/observers?kind=${encodeURIComponent(name)}` }, counted(used.total, "observer")),
       may("observers:create") ? h("div", { class: "row end" }, h("a", { class: "button primary", href: `#/create?kind=${encodeURIComponent(name)}` }, "New observer of this kind")) : null),
     ...paragraphs.map((text) => h("p", { class: "prose" }, coded(text.replaceAll("\n", " ")))),
-    h("section", { class: "panel", key: "spec" }, h("h2", {}, "Spec"), all === null ? h("p", { class: "fine" }, "The services describe no schema: any JSON is accepted.") : all.length === 0 ? h("p", { class: "fine" }, "This kind takes no arguments.") : table("Spec", [
+    h("section", { class: "panel", key: "spec" }, h("h2", {}, "Spec"), all === null ? h("p", { class: "fine" }, "The services have sent no schema for this kind: it accepts any JSON.") : all.length === 0 ? h("p", { class: "fine" }, "This kind takes no arguments.") : table("Spec", [
       { title: "Member", cell: (field) => h("code", {}, field.name) },
       { title: "Type", cell: (field) => (field.choices ? field.choices.join(" | ") : field.shape) },
       { title: "Required", cell: (field) => (field.required ? "required" : "") },

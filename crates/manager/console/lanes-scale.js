@@ -1,17 +1,17 @@
-// The numbers behind the failover timeline: which lanes are shown, where moments are, and what a lane held at one.
+// The numbers of the failover timeline: the visible lanes, the positions of times, and the observers that a lane held at a time.
 
 export const SPANS = { "15m": ["15 min", 900000], "1h": ["1 h", 3600000], "24h": ["24 h", 86400000] };
 const LANES = 12;
 const DAY_MS = 86400000;
-/** The earliest time for which the timeline can be asked, with time for the request to arrive. */
+/** The earliest time that a request for the timeline may name, with a margin for its transfer. */
 export const earliest = () => Date.now() - DAY_MS + 10000;
 const FOLDED_COLUMNS = 160;
 const STEPS_MS = [5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600].map((it) => it * 1000);
 
-/** What the request for the picture says, from the address. */
+/** The parameters of the request for the timeline, from the address. */
 export function spanOf(params) {
   const since = params.get("since"), until = params.get("until");
-  // A kept address may name a time that the timeline has forgotten.
+  // A bookmarked address may name a time that the timeline no longer covers.
   if (since && until && Date.parse(since) > Date.now() - DAY_MS) return { since, until };
   const span = params.get("span");
   return { since: Object.hasOwn(SPANS, span ?? "") ? span : "15m" };
@@ -39,7 +39,7 @@ export function beforeEnd(ms) {
 const sorted = (lanes) => lanes.toSorted((a, b) => a.service.localeCompare(b.service, "en", { numeric: true }));
 const trouble = (lane, incidents) => lane.segments.reduce((most, it) => Math.max(most, it.gap * 2 + it.overlap * 3), 0) + (lane.lives ? 0 : 1) + incidents.filter((it) => it.from === lane.service).length * 10;
 
-/** All lanes up to twelve; of more, the worst, and the rest as one. */
+/** Up to twelve lanes; if there are more, the worst twelve and the sum of the others. */
 export function chosen({ lanes, incidents }, unfolded) {
   if (lanes.length <= LANES || unfolded) return { shown: sorted(lanes), folded: null };
   const worst = lanes.toSorted((a, b) => trouble(b, incidents) - trouble(a, incidents) || a.service.localeCompare(b.service, "en", { numeric: true }));
@@ -48,7 +48,7 @@ export function chosen({ lanes, incidents }, unfolded) {
 
 const NOTHING = () => ({ held_min: 0, held_max: 0, gap: 0, overlap: 0 });
 
-/** One lane in columns: the most of each. */
+/** One lane in columns: the maximum of each. */
 function columns(lane, { since, until }) {
   const all = Array.from({ length: FOLDED_COLUMNS }, NOTHING);
   const column = (at) => Math.floor((Date.parse(at) - since) / (until - since) * FOLDED_COLUMNS);
@@ -70,7 +70,7 @@ export function summed(lanes, at) {
 export const segmentAt = (lane, at) => lane.segments.find((it) => Date.parse(it.since) <= at && at < Date.parse(it.until));
 export const most = (lane, name) => lane.segments.reduce((top, it) => Math.max(top, it[name]), 0);
 
-/** What it held at the end of the picture; the last column may not be complete. */
+/** The observers that a lane held at the end of the picture; the last column may be incomplete. */
 export function heldAtEnd(lane, until) {
   const last = lane.segments.at(-1);
   return last && until - Date.parse(last.until) < 2000 ? last.held_max : 0;

@@ -1,4 +1,4 @@
-// The failover timeline: a lane for each service with what it held, gaps, overlaps, what happened, and where observers went.
+// The failover timeline: a lane for each service with the observers that it held, gaps, overlaps, events and moves.
 import { clock, exact, shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
 import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
@@ -10,14 +10,14 @@ const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
 const NARROW = 620;
 const NEAR = 7;
 const WIDE_GAP = 14;
-/** Events that explain nothing about what services held. */
+/** Events that do not explain changes of a lane. */
 const DULL = new Set(["work_queue_created", "limit_set", "limit_deleted", "rate_set", "rate_deleted"]);
 let card = null;
 let unfolded = false;
 // No pointer leaves the chart of a page that is left.
 addEventListener("hashchange", () => { card = null; });
 
-/** The room for the drawing, in pixels. */
+/** The width of the drawing, in pixels. */
 export function room() {
   const main = document.getElementById("main"), style = getComputedStyle(main);
   return Math.max(280, Math.round(main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)) - 2);
@@ -28,7 +28,7 @@ export const columns = () => Math.round(room() / 2);
 
 const y = (row) => TOP + row * (ROW + BETWEEN);
 
-/** Segments that follow each other, as one outline each. */
+/** Adjoining segments, as one outline for each sequence. */
 function outlines(segments) {
   const all = [];
   for (const it of segments) {
@@ -59,7 +59,7 @@ function faults(segments, row, { x }) {
   }).filter(Boolean);
 }
 
-/** Marks that would cover each other are drawn as the worst of them. */
+/** Of marks that would cover each other, only the worst is drawn. */
 function marksOf(marks, row, { x }) {
   const drawn = [];
   for (const it of marks.toSorted((a, b) => markOf(a.type).rank - markOf(b.type).rank)) {
@@ -110,7 +110,7 @@ function incidentLink(it, rows, at, width) {
     arcs(it, rows, at), s("rect", { class: "hit", x: (x0 - 16).toFixed(1), y: y(row) - 2, width: 34, height: ROW + 4, rx: 4 }));
 }
 
-/** What is under the pointer: the lane at that moment, with what happened near it. */
+/** The card for the pointer: the lane at that moment, with nearby events. */
 function look(event, picture, shown, at, width) {
   const box = event.currentTarget.getBoundingClientRect(), factor = width / box.width;
   const px = (event.clientX - box.left) * factor, row = Math.floor(((event.clientY - box.top) * factor - TOP) / (ROW + BETWEEN));
@@ -155,7 +155,7 @@ function chart(all, capacities, width) {
     it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, capacities.get(it.service), at.until),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
     heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service === it.service), row, at));
-  return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below says the same.",
+  return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
     onpointermove: (event) => look(event, picture, drawn, at, width), onpointerleave: () => show(null) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
     axis(at, bottom, width), drawn.map(lane),
@@ -171,7 +171,7 @@ const asTable = ({ lanes, marks, until }) => h("details", { class: "aside", key:
   { title: "Most held", class: "n", cell: (it) => number(most(it, "held_max")) },
   { title: "Most in a gap", class: "n", cell: (it) => number(most(it, "gap")) },
   { title: "Most in an overlap", class: "n", cell: (it) => number(most(it, "overlap")) },
-  { title: "What happened", class: "text", cell: (it) => marks.filter((one) => one.service === it.service).map((one) => `${markOf(one.type).word} ${clock(one.at)}`).join(", ") },
+  { title: "Events", class: "text", cell: (it) => marks.filter((one) => one.service === it.service).map((one) => `${markOf(one.type).word} ${clock(one.at)}`).join(", ") },
 ], lanes.map((it) => ({ ...it, name: it.service }))));
 
 const LEGEND = [["held", "M0 8H10"], ["gap", "M5 0V10"]];

@@ -1,4 +1,4 @@
-// The lines of one observer, from a stream of their own beside what the page re-reads; a lost one goes on after the last line.
+// The log lines of one observer, from a separate stream; after a lost connection, it continues after the last line.
 
 const TAIL = 200;
 const KEPT = 2000;
@@ -12,15 +12,15 @@ export class Tail {
   #endSeen = false;
   rows = [];
 
-  /** `added` is called after new lines. */
+  /** Calls `added` after new lines. */
   constructor(id, added) {
     this.id = id;
     this.added = added;
   }
 
   /**
-   * Repeatable: a stream that the manager refused is tried again with the next drawing of the page. After the end of the
-   * stream, another one opens once an observer that had ended runs again.
+   * Idempotent. If the manager refused the stream, the next drawing of the page tries again. After the end of the stream,
+   * another one opens once an observer that had ended runs again.
    */
   open(hasEnded) {
     if (this.#over) {

@@ -1,4 +1,4 @@
-// What one observer says, live while its page is looked at: search, streams, runs, wrap, download, follow.
+// The log of one observer, live while its page is visible: search, streams, runs, wrap, download, follow.
 import { clockMs, exact } from "./clock.js";
 import { h, patch } from "./dom.js";
 import { Tail } from "./log-tail.js";
@@ -7,7 +7,7 @@ import { counted } from "./show.js";
 const DRAW_MS = 200;
 const SHOWN = 500;
 const NEAR_END = 24;
-/** So long after a hand has touched the pane, a scroll is that person's. */
+/** For this time after an input, in ms, a scroll of the pane comes from the user. */
 const TOUCH_MS = 1000;
 const ENDED = ["Completed", "Failed", "Deleted"];
 const STREAMS = [["", "All"], ["stdout", "stdout"], ["stderr", "stderr"], ["log", "log"]];
@@ -68,7 +68,7 @@ function show() {
 function scrolled(event) {
   const { scrollHeight, scrollTop, clientHeight } = event.currentTarget;
   const atEnd = scrollHeight - scrollTop - clientHeight < NEAR_END;
-  // Only a person stops the pane; a redrawn page or a dialog does not.
+  // Only the user stops following; a redrawn page or a dialog does not.
   const follow = atEnd ? true : performance.now() - touchedAt < TOUCH_MS ? false : view.follow;
   if (follow === view.follow) return;
   view.follow = follow;

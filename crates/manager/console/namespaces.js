@@ -29,7 +29,7 @@ async function edit(it, context) {
 }
 
 async function remove(it, context) {
-  if (await confirm({ title: `Delete namespace ${it.name}?`, lines: ["The manager refuses this while it has observers."], action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", path(it.name)), `Namespace ${it.name} deleted.`);
+  if (await confirm({ title: `Delete namespace ${it.name}?`, lines: ["The manager refuses this while the namespace has observers."], action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", path(it.name)), `Namespace ${it.name} deleted.`);
 }
 
 const used = (count, most) => (most ? [`${number(count)} of ${number(most)}`, bar(count, most, `${number(count)} of ${number(most)}`)] : number(count));

@@ -1,4 +1,4 @@
-// The navigation: pages by what people do, with counts, and only those that the session may read.
+// The navigation: pages grouped by task, with counts; only pages that the session may read.
 import { get } from "./api.js";
 import { h, patch } from "./dom.js";
 import { may, readable } from "./session.js";
@@ -63,7 +63,7 @@ export function drawNav(open) {
   }));
 }
 
-/** Reads the counts again, if they are old; never more often than the page refreshes. */
+/** Reads the counts again if they are old, at most as often as the page refreshes. */
 export async function recount(open) {
   const now = performance.now();
   if (now - fastAt < FAST_MS) return;

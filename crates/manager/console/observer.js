@@ -1,4 +1,4 @@
-// One observer: how it is and why, where it ran, what it says, how it is defined, and what a person can do.
+// One observer: its health and reason, runs, log, definition, versions and events, and the actions on it.
 import { get } from "./api.js";
 import { copyButton } from "./copy.js";
 import { asCommand, asCurl, ordered } from "./definition.js";
@@ -27,7 +27,7 @@ async function load({ parts, params }) {
   return { it, runs: runs.items, events, schedule, versions, kinds };
 }
 
-/** Only what makes sense now, and what the session may do. */
+/** The actions that its status allows and the session permits. */
 function possible({ status: now, schedule }) {
   const by = { Scheduled: [...(schedule ? ["trigger"] : []), "pause", "delete"], Created: ["pause", "delete"], Processing: ["restart", "pause", "move", "delete"], Paused: ["resume", "delete"], Failed: [...(schedule ? ["trigger"] : []), "retry", "restart", "delete"], Completed: ["restart", "delete"] };
   return (by[now] ?? []).filter((name) => may(name === "delete" ? "observers:delete" : "observers:operate"));

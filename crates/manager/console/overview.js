@@ -1,4 +1,4 @@
-// Everything in one glance: do they run, what does the next failure mean, what happened, and what needs a person.
+// The overview: whether all observers run, the failure tolerance, the timeline, incidents and problems.
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { capacities, incidentList } from "./incidents.js";
@@ -40,7 +40,7 @@ const able = ({ services }) => (services.active ?? 0) + (services.standby ?? 0);
 /** The pool that can lose the fewest services. One without services and observers, as a paused pool may be, does not count. */
 const weakest = (pools) => pools.filter((it) => it.services > 0 || it.needed > 0).sort((a, b) => a.failure_tolerance - b.failure_tolerance)[0] ?? null;
 
-/** What the next failure would mean; nothing while no observer needs a slot. */
+/** The failure tolerance as a sentence; nothing while no observer needs a slot. */
 function nextFailure(pools) {
   const worst = weakest(pools);
   if (!worst || worst.needed === 0) return null;
@@ -50,7 +50,7 @@ function nextFailure(pools) {
   return `any ${lost === 1 ? "service" : `${number(lost)} of ${counted(worst.services, "service")}`}${pool} may fail and every observer keeps a slot`;
 }
 
-/** What keeps some from running, how much room there is, and what the next failure would mean. */
+/** Why some observers do not run, the free slots, and the failure tolerance. */
 function standing({ stats, pools }) {
   if (able(stats) === 0) return ["No service is active: no observer can run."];
   const health = stats.health, failed = stats.observers.Failed ?? 0;

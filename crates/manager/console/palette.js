@@ -1,4 +1,4 @@
-// The palette: finds pages, observers, services and actions by a part of their names.
+// The command palette: finds pages, observers, services and actions by a part of their names.
 import { get } from "./api.js";
 import { h, patch } from "./dom.js";
 import { help } from "./keys.js";
@@ -50,7 +50,7 @@ export function openPalette(commands) {
       rows.push(h("li", { key: `found-${index}`, id: `found-${index}`, role: "option", "aria-selected": String(index === at), onclick: () => choose(it) },
         it.status ? h("span", { class: "mark", "data-status": it.status }) : null, h("span", { class: "name" }, it.title), it.hint ? h("span", { class: "fine" }, it.hint) : null));
     });
-    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, `Nothing is named “${field.value}”.`));
+    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, `No results for “${field.value}”.`));
     patch(list, rows);
     found.length ? field.setAttribute("aria-activedescendant", `found-${at}`) : field.removeAttribute("aria-activedescendant");
     list.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });

@@ -1,4 +1,4 @@
-// Pools: how full each is, and whether managers admit observers to it.
+// Pools: the used slots of each, and whether managers admit observers to it.
 import { call, get } from "./api.js";
 import { askForm, confirm } from "./ask.js";
 import { h } from "./dom.js";
@@ -9,12 +9,12 @@ const path = (name) => `/v1/pools/${encodeURIComponent(name)}`;
 
 async function pause(it, context) {
   const paused = !it.paused;
-  const sure = !paused || await confirm({ title: `Pause pool ${it.name}?`, lines: ["Managers admit no further observer to it. Observers that have a slot keep it."], action: `Pause ${it.name}`, danger: false });
+  const sure = !paused || await confirm({ title: `Pause pool ${it.name}?`, lines: ["Managers admit no more observers to this pool. Observers that have a slot keep it."], action: `Pause ${it.name}`, danger: false });
   if (sure) await context.attempt(() => call("PUT", path(it.name), { paused }), `Pool ${it.name} ${paused ? "is paused" : "admits observers again"}.`);
 }
 
 async function single(context) {
-  const answer = await askForm({ title: "New single pool", lines: ["All observers of a single pool run on one of its services and move together; the others stand by. Other pools need no creation: a service names its pool."],
+  const answer = await askForm({ title: "New single pool", lines: ["All observers of a single pool run on one of its services and move together; the others stand by. You do not create other pools: services name their pools."],
     fields: [{ name: "name", label: "Name", placeholder: "exchange" }], action: "Create", check: ({ name }) => (name ? null : "A pool needs a name.") });
   if (answer) await context.attempt(() => call("PUT", path(answer.name), { single: true }), `Single pool ${answer.name} created.`);
 }

@@ -1,4 +1,4 @@
-// What needs a person: observers that restart after errors or have failed, each once, with the cause and what happens next.
+// Problems: observers that restart after errors or have failed, each with the cause and the next step.
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { readable } from "./session.js";
@@ -14,16 +14,16 @@ export async function problems() {
   return { items: [...failed.items, ...restarting.items].slice(0, SHOWN), total: failed.total + restarting.total };
 }
 
-/** In the words of the observer. */
+/** The error of the observer's code, or the reason of its health. */
 const cause = (it) => it.last_error || it.reason;
-/** What happens next. */
-const next = (it) => (it.status === "Failed" ? "it waits for you: retry, edit or delete it" : it.reason && it.reason !== cause(it) ? it.reason : "it starts again by its restart policy");
+/** The next step. */
+const next = (it) => (it.status === "Failed" ? "stays failed until you retry, edit or delete it" : it.reason && it.reason !== cause(it) ? it.reason : "starts again according to its restart policy");
 
 const badge = (it) => pill(it, it.health === "restarting" ? `${word("restarting")} × ${number(it.restarts)}` : undefined);
 
 export const problemsPanel = ({ items, total }) => h("section", { class: "panel", key: "problems" },
   h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(total))),
-  items.length === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed.") : h("ul", { class: "incident-list" }, items.map((it) => h("li", { key: it.id },
+  items.length === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, and none has failed.") : h("ul", { class: "incident-list" }, items.map((it) => h("li", { key: it.id },
     h("span", { class: "mark", "data-status": standing(it) }),
     h("div", {}, h("span", { class: "title" }, observerLink(it)), h("p", { class: "said" }, h("span", { class: "machine" }, cause(it)), " · ", timed(next(it)))),
     h("span", { class: "side-of" }, badge(it), time(it.status === "Failed" ? it.modified_at : it.started_at ?? it.created_at))))),

@@ -3,7 +3,7 @@ import { askForm } from "./ask.js";
 import { isUtc, zoneName } from "./clock.js";
 import { earliest } from "./lanes-scale.js";
 
-/** As a field for dates and times has it, in the zone of the console. */
+/** A time in the format of a date field, in the time zone of the console. */
 const written = (at) => {
   const date = new Date(isUtc() ? at : at - new Date(at).getTimezoneOffset() * 60000);
   return date.toISOString().slice(0, 16);
@@ -15,7 +15,7 @@ function wrong(since, until) {
   return since < earliest() ? "The timeline holds the last 24 hours." : null;
 }
 
-/** Answers `{ since, until }`, or nothing. */
+/** Returns `{ since, until }`, or nothing if the user cancels. */
 async function askRange() {
   const now = Date.now(), limits = { type: "datetime-local", min: written(earliest()), max: written(now) };
   const typed = await askForm({ title: "Span of time", lines: [`Within the last 24 hours, in ${zoneName()}.`], action: "Show", check: ({ since, until }) => wrong(read(since), read(until)),
@@ -23,5 +23,5 @@ async function askRange() {
   return typed && { since: read(typed.since).toISOString(), until: read(typed.until).toISOString() };
 }
 
-/** What the buttons of a timeline need. */
+/** The arguments for the buttons of a timeline. */
 export const spans = (params, context) => ({ params, ask: () => askRange().then((span) => span && context.set({ ...span, span: "" })) });

@@ -1,11 +1,11 @@
-// How many observers had each health while this page was open: the small lines below the tiles.
+// The number of observers with each health while this page is open: the small lines below the tiles.
 import { s } from "./dom.js";
 
 const STEP_MS = 5000;
 const KEPT = 180;
 const ring = [];
 
-/** Remembers the counts, once in five seconds. */
+/** Stores the counts, at most once in five seconds. */
 export function remember(counts) {
   const last = ring.at(-1);
   if (last && Date.now() - last.at < STEP_MS) { last.counts = counts; return; }
@@ -13,7 +13,7 @@ export function remember(counts) {
   if (ring.length > KEPT) ring.shift();
 }
 
-/** A line of what was remembered; flat if there is little yet. */
+/** A line of the stored counts; flat if there are few. */
 export function spark(name) {
   const values = ring.map((it) => it.counts[name] ?? 0);
   if (values.length === 1) values.push(values[0]);

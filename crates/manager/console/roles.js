@@ -1,4 +1,4 @@
-// Roles: which verbs each permits, and where.
+// Roles: the verbs that each permits, and their scopes.
 import { call, get } from "./api.js";
 import { askForm, confirm } from "./ask.js";
 import { h } from "./dom.js";
@@ -22,7 +22,7 @@ async function edit(it, context) {
 }
 
 async function remove(it, context) {
-  if (await confirm({ title: `Delete role ${it.name}?`, lines: ["Tokens that have this role then permit nothing."], action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/roles/${encodeURIComponent(it.name)}`), `Role ${it.name} deleted.`);
+  if (await confirm({ title: `Delete role ${it.name}?`, lines: ["Tokens with this role then permit nothing."], action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/roles/${encodeURIComponent(it.name)}`), `Role ${it.name} deleted.`);
 }
 
 const where = (grant) => ["namespaces", "pools", "kinds"].filter((name) => grant[name]).map((name) => `${name}: ${grant[name].join(", ")}`).join(" · ") || "everywhere";

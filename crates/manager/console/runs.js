@@ -1,4 +1,4 @@
-// Where an observer ran: a strip with a lane for each of its services, and the list of its runs.
+// The runs of an observer: a strip with a lane for each of its services, and a list.
 import { clock, exact } from "./clock.js";
 import { h, s } from "./dom.js";
 import { room } from "./lanes.js";

@@ -5,24 +5,24 @@ import { h } from "./dom.js";
 import { may } from "./session.js";
 
 async function begin(context) {
-  const answer = await askForm({ title: "Begin safe mode?", lines: ["Managers then consider no service lost and republish no observer. Observers of a service that dies run nowhere until safe mode ends."],
+  const answer = await askForm({ title: "Begin safe mode?", lines: ["Managers then consider no service lost and republish no observer. Failover continues, but observers whose messages are missing run nowhere until safe mode ends."],
     fields: [{ name: "reason", label: "Reason, for other operators", placeholder: "network maintenance until 14:00" }], action: "Begin safe mode" });
   if (answer) await context.attempt(() => call("PUT", "/v1/safe-mode", { on: true, reason: answer.reason }), "Safe mode is on.");
 }
 
 async function end(context) {
-  if (await confirm({ title: "End safe mode?", lines: ["Managers again conclude from silence that a service is lost, and start its observers elsewhere."], action: "End safe mode", danger: false })) await context.attempt(() => call("PUT", "/v1/safe-mode", { on: false }), "Safe mode is off.");
+  if (await confirm({ title: "End safe mode?", lines: ["Managers again conclude from silence that services are lost, and republish observers whose messages are missing."], action: "End safe mode", danger: false })) await context.attempt(() => call("PUT", "/v1/safe-mode", { on: false }), "Safe mode is off.");
 }
 
 const draw = ({ on, reason }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Safe mode"), h("span", { class: "status pill", "data-state": on ? "warning" : "active" }, on ? "on" : "off"),
     may("safe-mode:write") ? h("div", { class: "row end" }, on ? h("button", { type: "button", class: "button primary", onclick: () => end(context) }, "End safe mode") : h("button", { type: "button", class: "button", onclick: () => begin(context) }, "Begin safe mode")) : null),
   on ? h("p", { class: "notice", key: "on" }, h("strong", {}, "Managers conclude nothing from silence."), reason ? ` Reason: ${reason}` : " No reason was given.") : null,
-  h("section", { class: "panel", key: "about" }, h("h2", {}, "What it does"), h("ul", { class: "told-list" },
+  h("section", { class: "panel", key: "about" }, h("h2", {}, "Effects"), h("ul", { class: "told-list" },
     h("li", {}, "While it is on, managers consider no service lost and republish nothing."),
-    h("li", {}, "Observers keep running, and what users request is still carried out: creates, deletes, moves, drains."),
-    h("li", {}, "Use it while you repair the broker, the database or the network, when silence says nothing about services."),
-    h("li", {}, "The observers of a service that really dies meanwhile run nowhere until safe mode ends."))),
+    h("li", {}, "Observers keep running, and managers still perform requests of users: creates, deletes, moves, drains."),
+    h("li", {}, "Use it while you repair the broker, the database or the network, when a silent service may still be alive."),
+    h("li", {}, "RabbitMQ still moves the observers of a service that dies. Observers whose messages are missing run nowhere until safe mode ends."))),
 ];
 
 export const safeMode = { name: "safe-mode", title: "Safe mode", load: () => get("/v1/safe-mode"), draw };

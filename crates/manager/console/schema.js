@@ -48,7 +48,7 @@ export function control(field, held, wrong) {
     h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, wrong || hint));
 }
 
-/** Whether a field of this shape can say the value. */
+/** Whether a field of this shape can represent the value. */
 export function fits(field, value) {
   if (value === undefined) return true;
   const isLine = (it) => (typeof it === "string" ? !/\n|^\s|\s$|^$/.test(it) : typeof it === "object" && it !== null && "$secret" in it);
@@ -59,7 +59,7 @@ export function fits(field, value) {
   return field.shape !== "boolean" || typeof value === "boolean";
 }
 
-/** A value of a spec, as it is typed into the field. */
+/** A value of a spec, as a user types it into the field. */
 export function typedOf(field, value) {
   const text = (it) => (typeof it === "string" ? it : JSON.stringify(it));
   if (field.shape === "boolean") return value;

@@ -1,4 +1,4 @@
-// One service: its lane, what it holds, how it is, and what a person may order of it.
+// One service: its lane, its observers, its state, and the orders for it.
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { capacities, incidentList } from "./incidents.js";
@@ -36,14 +36,14 @@ const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h(
     { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", cell: (row) => row.kind }, { title: "Started", class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", cell: (row) => timed(row.reason) },
   ], held.items));
 
-const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "None are kept.") : table("Recent events", [
+const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "No events are stored.") : table("Recent events", [
   { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", cell: (event) => what(event.type) }, { title: "Observer", class: "name", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", cell: (event) => event.text },
 ], events.items));
 
 function draw({ name, it, former, picture, held, events }, { params }, context) {
   const crumb = h("p", { class: "crumb" }, h("a", { href: "#/services" }, "Services"), " /");
-  const lanes = picture ? lanesPanel(picture, capacities(it ? [it] : []), { title: "What it held", spans: spans(params, context), context }) : null;
-  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), lanes, empty("No service of this name is known", "Services that ended are listed for a while; the timeline keeps them for 24 hours.", h("a", { class: "button", href: "#/services" }, "Services"))];
+  const lanes = picture ? lanesPanel(picture, capacities(it ? [it] : []), { title: "Observers held", spans: spans(params, context), context }) : null;
+  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), lanes, empty("No service of this name is known", "The list shows ended services for a while; the timeline shows them for 24 hours.", h("a", { class: "button", href: "#/services" }, "Services"))];
   return [
     h("header", { class: "head" }, crumb, h("h1", {}, it.name), h("span", { class: "status pill", "data-state": it.state }, it.state), it.is_deleted ? null : h("div", { class: "row end" }, orders(it, context))),
     lanes, factsPanel(it),

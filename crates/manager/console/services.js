@@ -1,4 +1,4 @@
-// The services: how full, how fresh, which program; cards for a few, a table for many.
+// The services: used slots, last heartbeat, version; cards for few services, a table for many.
 import { call, get } from "./api.js";
 import { confirm, toast, wholeNumber } from "./ask.js";
 import { h } from "./dom.js";
@@ -52,7 +52,7 @@ async function rebalance(context) {
   if (answer) await context.attempt(() => call("POST", "/v1/rebalance:apply", {}), `Moving ${counted(moves, "observer")}.`);
 }
 
-/** What a person may order of it. */
+/** The orders for a service. */
 export function orders(it, context) {
   if (!may("services:operate")) return null;
   const button = (word, onclick) => h("button", { type: "button", class: "button", key: word, onclick }, word);
@@ -135,12 +135,12 @@ function draw({ living, over, total }, { params }, context) {
       living.length > 1 && may("services:operate") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance")) : null),
     living.length === 0 ? empty("No services", "Observers wait for a service. Start one with: everwatch run service") : asCards ? h("ul", { class: "cards" }, sorted.map((it) => card(it, context))) : rows(sorted, params, context),
     sorted.length > ROWS ? h("p", { class: "fine" }, `${number(ROWS)} of ${counted(sorted.length, "service")} shown.`) : null,
-    late.length ? h("section", { class: "panel across" }, h("h2", {}, "Ended lately"), endedTable(late)) : null,
+    late.length ? h("section", { class: "panel across" }, h("h2", {}, "Recently ended"), endedTable(late)) : null,
     total > living.length + over.length ? h("p", { class: "fine" }, `The first ${number(living.length + over.length)} of ${counted(total, "service")} shown.`) : null,
   ];
 }
 
-export const endedTable = (items) => table("Ended lately", [
+export const endedTable = (items) => table("Recently ended", [
   { title: "Name", cell: link },
   { title: "State", cell: (it) => state(it.state) },
   { title: "Ended", class: "when", cell: (it) => time(it.modified_at) },

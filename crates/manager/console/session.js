@@ -1,4 +1,4 @@
-// Who uses the console, and what the session may do: pages and buttons that it may not use are not shown.
+// The principal of the session and its permissions: the console hides pages and buttons that the session may not use.
 import { call } from "./api.js";
 
 let who = null;
@@ -9,7 +9,7 @@ export async function identify() {
   return who;
 }
 
-/** Whether the session may do this. Until it is known, nothing is hidden: the manager refuses what is not permitted. */
+/** Whether the session may do this. Until the permissions are known, the console hides nothing: the manager refuses what is not permitted. */
 export const may = (verb) => verb === undefined || who === null || who.verbs.includes(verb);
 export const isGuarded = () => who?.authentication === true;
 

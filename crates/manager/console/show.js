@@ -47,7 +47,7 @@ export function time(at) {
 
 const MOMENT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/;
 
-/** A sentence of a manager, with its times relative like all others. */
+/** A sentence of a manager, with relative times like all other texts. */
 export function timed(text) {
   const found = MOMENT.exec(text ?? "");
   if (!found) return text ?? "";

@@ -1,4 +1,4 @@
-// Tokens: who may use the API, until when; a secret is shown once.
+// Tokens: their roles and expiry; a secret is shown only once.
 import { call, get } from "./api.js";
 import { askForm, confirm, tell } from "./ask.js";
 import { copyButton } from "./copy.js";
@@ -13,13 +13,13 @@ async function load() {
   return { ...page, roles: roles.items.map((it) => it.name) };
 }
 
-const once = (made) => tell({ title: `Token ${made.name}`, lines: ["This is the only time that the token is shown. Managers store only a digest of it."],
+const once = (made) => tell({ title: `Token ${made.name}`, lines: ["The console cannot show this token again: managers store only a digest of it."],
   content: h("div", { class: "row once" }, h("code", { class: "incident-line", id: "secret" }, made.token), copyButton(made.token, "Copy", "Copy the token")) });
 
-/** Asks for what a token needs, creates it, and shows it once. */
+/** Asks for the name, role, namespace and expiry of a token, creates it, and shows it once. */
 export async function newToken(roles, context, namespace = "") {
   const names = roles.length ? roles : ["viewer", "operator", "admin"];
-  const first = isGuarded() ? [] : ["As soon as a token exists, every request needs one. The first one must be of the role admin; log in with it afterwards."];
+  const first = isGuarded() ? [] : ["As soon as a token exists, every request needs one. The first token must have the role admin; log in with it afterwards."];
   const answer = await askForm({ title: "New token", lines: first, action: "Create", check: ({ name }) => (name ? null : "A token needs the name of its owner."), fields: [
     { name: "name", label: "Name of its owner", placeholder: "jane" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
     { name: "namespace", label: "Namespace", value: namespace, hint: "If empty, the rights of the role hold in all namespaces." }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] });
@@ -45,7 +45,7 @@ const actions = (it, context) => (it.valid && may("tokens:write") ? [smallButton
 
 const draw = ({ items, total, roles }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Tokens"), h("p", { class: "total" }, number(total)), may("tokens:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => newToken(roles, context) }, "New token")) : null),
-  isGuarded() ? null : h("p", { class: "notice", key: "open" }, h("strong", {}, "Requests need no token. "), "Everybody who reaches this manager may do everything. Create a token of the role admin to change that."),
+  isGuarded() ? null : h("p", { class: "notice", key: "open" }, h("strong", {}, "Requests need no token. "), "Everyone who can reach this manager may do everything. To require tokens, create one with the role admin."),
   items.length === 0 ? empty("No tokens", "A token identifies a user or a program, has a role, and expires.") : table("Tokens", [
     { title: "Name", class: "name", cell: (it) => it.name }, { title: "Role", cell: (it) => it.role }, { title: "Namespace", cell: (it) => it.namespace ?? "all" }, { title: "State", cell: standing },
     { title: "Created", class: "when", cell: (it) => time(it.created_at) }, { title: "By", cell: (it) => it.created_by }, { title: "Expires", class: "when", cell: (it) => time(it.expires_at) },

@@ -6,7 +6,7 @@ import { HEALTHS, bar, counted, empty, number, standing, state, word } from "./s
 const CELLS = 1000;
 /** Up to so many slots in all, free ones are drawn too. */
 const SLOTS = 1200;
-/** Up to so many observers, each cell is a link. */
+/** Up to this number of observers, each cell is a link. */
 const LINKS = 240;
 const FLIGHTS = 300;
 const FLIGHT_MS = 700;
@@ -21,7 +21,7 @@ async function load({ params }) {
 }
 
 const said = (it) => `${it.name} · ${word(standing(it))}${it.reason ? ` · ${it.reason}` : ""}`;
-/** A few cells are links that the keyboard reaches; many would only be in its way. */
+/** If there are few cells, each is a link that the keyboard reaches; many links would make keyboard navigation slow. */
 const cell = (it, isLink) => (isLink ? h("a", { class: "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/observers/${it.id}` }) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
 
 function cells(label, items, areLinks, free = 0) {

@@ -1,4 +1,4 @@
-// The versions of the definition of an observer, what each changed, and the way back to one.
+// The versions of the definition of an observer, their changes, and the revert to one.
 import { call, get } from "./api.js";
 import { confirm } from "./ask.js";
 import { changed, diffView, linesOf } from "./diff.js";

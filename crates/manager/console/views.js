@@ -1,4 +1,4 @@
-// Which view draws which address.
+// The view for each address.
 import { audit } from "./audit.js";
 import { batch, batches } from "./batches.js";
 import { create } from "./create.js";
@@ -23,5 +23,5 @@ import { tokens } from "./tokens.js";
 import { topology } from "./topology.js";
 
 export const VIEWS = { "": overview, observers, create, services, topology, incidents, events, pools, kinds, limits, rates, batches, rollouts, namespaces, doctor, "safe-mode": safeMode, parked, tokens, roles, audit };
-/** Those that show one thing, named by the second part of the address. */
+/** The views of a single object, which the second part of the address names. */
 export const PAIRS = { observers: observer, services: service, incidents: incident, kinds: kind, batches: batch, rollouts: rollout };

@@ -11,7 +11,7 @@ const scalar = (value) => {
 const isEmpty = (value) => (Array.isArray(value) ? value.length === 0 : Object.keys(value).length === 0);
 const isScalar = (value) => value === null || typeof value !== "object" || isEmpty(value);
 
-/** Members in the order in which they are. */
+/** Members in their existing order. */
 export function toYaml(value, indent = "") {
   if (isScalar(value)) return `${indent}${value !== null && typeof value === "object" ? JSON.stringify(value) : scalar(value)}\n`;
   if (Array.isArray(value)) return value.map((it) => (isScalar(it) ? `${indent}- ${toYaml(it).trimStart()}` : `${indent}- ${toYaml(it, `${indent}  `).slice(indent.length + 2)}`)).join("");

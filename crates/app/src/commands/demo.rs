@@ -1,9 +1,9 @@
-//! `everwatch dev --demo`: creates observers of several kinds, kills a service again and again, and says what followed.
-//! `everwatch demo` names commands to try meanwhile.
+//! `everwatch dev --demo`: creates observers of several kinds, kills services repeatedly, and prints where their observers moved.
+//! `everwatch demo` prints commands to try meanwhile.
 
 use crate::client::{Client, Failure};
 use crate::output::{note, print};
-use everwatch_api::{Incident, Listed, Outcomes, Service, Timeline};
+use everwatch_api::{Incident, Listed, Service, Timeline};
 use everwatch_core::clock::{self, Timestamp};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 /// The observers: a list in YAML.
 const OBSERVERS: &str = include_str!("../../templates/demo.yaml");
-/// How long the demo waits for the observers of a killed service.
+/// How long the demo waits for the observers of a killed service to start elsewhere.
 const MOVES_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The shortest interval between two kills.
 pub(super) const EVERY_MIN: Duration = Duration::from_secs(1);
 
-/// Runs the demo in a thread of its own, until the process ends.
+/// Runs the demo in a separate thread until the process ends.
 pub(super) fn start(server: String, every: Duration) {
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -41,35 +41,33 @@ async fn demonstrate(server: &str, every: Duration) -> anyhow::Result<()> {
         tokio::time::sleep(every).await;
         match kill(&client).await {
             Ok(text) => print(&format!("{}  {text}", clock::now())),
-            // The next one may succeed: a killed service needs some seconds to start again.
+            // The process ends.
             Err(error) if matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => return Ok(()),
+            // The next one may succeed: a killed service needs some seconds to start again.
             Err(error) => note(&format!("{}  {error:#}", clock::now())),
         }
     }
 }
 
-/// Creates the observers; those that exist remain as they are.
+/// Creates the observers; existing ones remain unchanged.
 async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
     let observers: Vec<Value> = serde_saphyr::from_str(&OBSERVERS.replace("SERVER", server))?;
     client.order(Method::PUT, "/v1/limits/licence", Some(&json!({ "max": 1 }))).await?;
-    // One after the other, so that the last one is the one that waits.
-    let mut made = Vec::new();
+    let mut count = 0;
+    // One after the other, so that the last observer that names the limit is the one that waits.
     for observer in observers {
-        let wish = json!([{ "op": "create", "observer": observer }]);
-        let outcomes: Outcomes = client.send(Method::POST, "/v1/observers:batch", Some(&wish)).await?;
-        made.extend(outcomes.items);
+        match client.order(Method::POST, "/v1/observers", Some(&observer)).await {
+            Ok(()) => count += 1,
+            Err(error) if matches!(error.downcast_ref(), Some(Failure::Conflict(_))) => {}
+            Err(error) => return Err(error),
+        }
     }
-    let problems = made.iter().filter_map(|it| it.problem.as_ref());
-    for problem in problems.clone().filter(|it| it.code != "name-exists") {
-        note(&problem.detail);
-    }
-    let count = made.len() - problems.count();
     Ok(format!(
         "\nThe demo created {count} observers. One crashes again and again, one waits for its turn, one is paused."
     ))
 }
 
-/// Kills the service that holds the most observers, and tells where they went.
+/// Kills the service that holds the most observers; returns a sentence about where they moved.
 async fn kill(client: &Client) -> anyhow::Result<String> {
     let services: Listed<Service> = client.read("/v1/services?state=active&limit=100").await?;
     let Some(service) = services.items.into_iter().max_by_key(|it| it.held).filter(|it| it.held > 0) else {
@@ -81,7 +79,7 @@ async fn kill(client: &Client) -> anyhow::Result<String> {
     Ok(told(&service, at, incident.as_ref()))
 }
 
-/// The incident of a kill, once all its observers run again, or as it is after the longest time.
+/// Waits until all observers of the killed service run again, at most [`MOVES_WITHIN`]; returns the incident of the kill.
 async fn until_moved(client: &Client, service: &Service, at: Timestamp) -> anyhow::Result<Option<Incident>> {
     let deadline = Instant::now() + MOVES_WITHIN;
     let since = at.minus(Duration::from_secs(10));
@@ -98,7 +96,8 @@ async fn until_moved(client: &Client, service: &Service, at: Timestamp) -> anyho
     }
 }
 
-/// How long it took is counted from the kill: managers do not see the kill, and count from the last sign of life before it.
+/// The sentence about a kill. Its time is counted from the kill; managers, which do not see the kill, count from the last sign of life
+/// before it.
 fn told(service: &Service, at: Timestamp, incident: Option<&Incident>) -> String {
     let Service { name, held, .. } = service;
     let Some((it, until)) = incident.and_then(|it| Some((it, it.until?))) else {
@@ -109,7 +108,10 @@ fn told(service: &Service, at: Timestamp, incident: Option<&Incident>) -> String
     };
     let to = it.to.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
     let took = until.since(at).as_millis();
-    format!("killed {name}: {} observers moved to {to}, the last one {took} ms after the kill", it.moved)
+    let moved = it.moved;
+    format!(
+        "killed {name}: {moved} of its {held} observers moved to {to}, the last one {took} ms after the kill"
+    )
 }
 
 /// Commands to try while the demo runs.

@@ -17,15 +17,15 @@ use tempfile::NamedTempFile;
 const HELP: &str = "# Change the definition, save the file and end the editor. Lines that begin with # are ignored.\n\
     # To change nothing, save the file as it is. A member that you remove gets its default.\n";
 
-/// How often a user may correct what the manager refuses.
+/// How often a user may correct a definition that the manager refuses.
 const ATTEMPTS: usize = 20;
 
-/// Opens the definition in the editor, and sends what was saved, unless someone else has changed the observer meanwhile. What
-/// the manager refuses is opened again with the error, until it is saved without a change.
+/// Opens the definition in the editor and sends the saved definition; the manager refuses it if another user has changed the observer
+/// meanwhile. If the definition is not valid, opens it again with the error, until the user saves it without a change.
 pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
     let (it, tag) = client.read_tagged::<Item<Observer>>(&path(name)).await?;
     if it.spec.is_null() {
-        let text = format!("your role does not permit to read the spec of {name}, so you cannot edit it");
+        let text = format!("your role does not permit you to read the spec of {name}, so you cannot edit it");
         return Err(Failure::NotPermitted(text).into());
     }
     let before = definition(it.sent());
@@ -53,10 +53,10 @@ pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
             Err(failure) => return Err(kept(file, failure)),
         }
     }
-    Err(kept(file, refused.unwrap_or_else(|| Failure::Failed("nothing was saved".to_owned()))))
+    Err(kept(file, refused.unwrap_or_else(|| Failure::Failed("the observer was not changed".to_owned()))))
 }
 
-/// Sends the definition in the text. Returns what to tell the user.
+/// Sends the definition in the text. Returns the message for the user.
 async fn send(
     client: &Client,
     (it, tag): (&Observer, &str),
@@ -81,7 +81,7 @@ fn refusal(failure: Option<&Failure>) -> String {
     let Some(failure) = failure else { return String::new() };
     let lines = failure.to_string().lines().map(|line| format!("#   {line}\n")).collect::<String>();
     format!(
-        "#\n# Nothing was changed, because of this error. Correct it, or save the file as it is to end.\n{lines}#\n"
+        "#\n# Nothing was changed, because of this error. Correct the definition, or save the file as it is to end.\n{lines}#\n"
     )
 }
 
@@ -102,11 +102,11 @@ fn parse(text: &str) -> Result<Value, String> {
     if read.is_empty() { Err("it is empty".to_owned()) } else { Ok(Value::Object(read)) }
 }
 
-/// Opens the file in the user's editor, and waits until it ends.
+/// Opens the file in the user's editor, and waits until the editor ends.
 fn open(file: &Path) -> anyhow::Result<()> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-    // By the shell, because the variable may contain arguments, as in `code --wait`.
+    // A shell starts it, because the variable may contain arguments, as in `code --wait`.
     let ended = Command::new("sh").args(["-c", &format!("{editor} \"$1\""), "everwatch"]).arg(file).status();
     let ended = ended.with_context(|| format!("cannot start the editor `{editor}`"))?;
     if !ended.success() {
@@ -118,7 +118,7 @@ fn open(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The failure, with the place of the file, which is kept so that no change is lost.
+/// Keeps the file, so that the user loses no change, and adds its path to the failure.
 fn kept(file: NamedTempFile, failure: Failure) -> anyhow::Error {
     match file.keep() {
         Ok((_, path)) => {

@@ -38,7 +38,7 @@ pub(crate) async fn run(server: &str, shown: OutputArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is at a path; `None` if the manager is of a version that does not have it.
+/// The resource at a path; `None` if the version of the manager does not have it.
 async fn known<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<Option<T>> {
     match client.read(path).await {
         Ok(found) => Ok(Some(found)),

@@ -1,4 +1,4 @@
-//! `everwatch timeline`: what each service held, where observers stood still, and the incidents that moved them.
+//! `everwatch timeline`: what each service held, where observers ran nowhere, and the incidents in which they moved.
 
 use crate::cli::Timeline as Asked;
 use crate::client::Client;
@@ -9,11 +9,11 @@ use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::record::events::EventKind;
 use unicode_width::UnicodeWidthStr as _;
 
-/// The columns of a picture where the output is no terminal.
+/// The number of columns if the output is not a terminal.
 const COLUMNS: usize = 100;
-/// The fewest columns of a picture.
+/// The minimum number of columns.
 const COLUMNS_MIN: usize = 20;
-/// The space for the names of services and for what they hold now.
+/// The width for the names of services and the numbers of observers that they hold now.
 const MARGIN: usize = 30;
 const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 const RED: &str = "\u{1b}[31m";
@@ -44,8 +44,8 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
     }
     if it.lanes.is_empty() {
         note(match &asked.observer {
-            Some(_) => "the observer has not run in this time",
-            None => "no service has lived in this time",
+            Some(_) => "the observer did not run in this time",
+            None => "no service ran in this time",
         });
         return Ok(());
     }

@@ -4,6 +4,7 @@ use everwatch_api::Event;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
 
 /// Text on one line, without control characters that a terminal would execute.
@@ -44,8 +45,13 @@ pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
 
 /// An epoch for display: generation, acquisitions.
 pub(super) fn epoch(epoch: u64) -> String {
-    let epoch = Epoch::from(epoch);
-    format!("{}.{}", epoch.generation(), epoch.acquisitions())
+    Epoch::from(epoch).to_string()
+}
+
+/// `3 active, 1 draining`: the counts that are not zero.
+pub(super) fn in_words<T: Display>(counts: impl IntoIterator<Item = (u64, T)>) -> String {
+    let some = counts.into_iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
 /// A duration in milliseconds for display: `52 ms`, `1.3 s`.

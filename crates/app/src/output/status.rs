@@ -1,6 +1,6 @@
 //! The health of a deployment on one screen.
 
-use super::cells::{line, or_dash, since};
+use super::cells::{in_words, line, or_dash, since};
 use super::describe::{aligned, listed};
 use super::{Column, TerminalStyle, Tone, View};
 use crate::item::Item;
@@ -10,32 +10,32 @@ use everwatch_core::doctor::Severity;
 use everwatch_core::record::health::Health;
 use serde::Serialize;
 
-/// What is known of a deployment at one moment.
+/// The state of a deployment at one moment.
 #[derive(Debug, Serialize)]
 pub(crate) struct Condition {
     /// The version of the manager.
     pub(crate) version: String,
     pub(crate) stats: Stats,
     pub(crate) pools: Vec<Item<Pool>>,
-    /// What is in progress.
+    /// The operations in progress.
     pub(crate) operations: Vec<Item<Operation>>,
-    /// What the doctor finds, the worst first.
+    /// The findings of the doctor, the worst first.
     pub(crate) findings: Vec<Item<Finding>>,
     pub(crate) safe_mode: SafeMode,
 }
 
-/// How many findings are shown.
+/// The maximum number of findings in the output.
 const FINDINGS: usize = 5;
 
-/// The statuses of observers that are not meant to run.
+/// The statuses of observers that should not run.
 const AT_REST: [&str; 4] = ["Paused", "Scheduled", "Completed", "Failed"];
 
-/// Everything as text.
+/// The state of a deployment as text.
 pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
     let stats = &it.stats;
     let mut facts = vec![
-        ("Observers", observers(stats)),
-        ("Services", in_words(stats.services.iter().map(|(state, count)| (*count, state.as_str())))),
+        ("Observers", or_none(observers(stats))),
+        ("Services", or_none(in_words(stats.services.iter().map(|(state, count)| (*count, state))))),
         ("Slots", format!("{} of {} used", stats.held, stats.capacity)),
         ("Failure tolerance", tolerance(&it.pools)),
         ("Broker", if stats.broker { "connected" } else { "not connected" }.to_owned()),
@@ -56,11 +56,11 @@ pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
     blocks.join("\n\n")
 }
 
-/// Whether all is well, in one sentence.
+/// One sentence that says whether all observers run.
 fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let count = |health: Health| it.stats.health.get(health.as_str()).copied().unwrap_or(0);
     let (running, failed) = (count(Health::Running), it.stats.observers.get("Failed").copied().unwrap_or(0));
-    // Observers that wait for the next time of their schedule are not meant to run now.
+    // Observers that wait for the next time of their schedule should not run now.
     let wanted = it.stats.health.values().sum::<u64>().saturating_sub(scheduled(&it.stats));
     let severity = it.findings.iter().map(|it| it.severity).max();
     let (text, tone) = match (wanted, severity) {
@@ -82,7 +82,7 @@ fn scheduled(stats: &Stats) -> u64 {
 }
 
 fn observers(stats: &Stats) -> String {
-    // The health of scheduled observers is `waiting`: they are counted once.
+    // The health of scheduled observers is `waiting`, too: count them only as scheduled.
     let health = stats.health.iter().map(|(health, count)| match health.as_str() {
         "waiting" => (count.saturating_sub(scheduled(stats)), health.clone()),
         _ => (*count, health.clone()),
@@ -90,20 +90,17 @@ fn observers(stats: &Stats) -> String {
     let rest =
         AT_REST.iter().filter_map(|status| Some((*stats.observers.get(*status)?, status.to_lowercase())));
     let mut all: Vec<_> = health.chain(rest).collect();
-    // In the order of their meaning, the healthy ones first, as everywhere else.
+    // In the order of `Health`, the healthy ones first, as in all other output.
     let place = |word: &str| Health::ALL.iter().position(|it| it.as_str() == word).unwrap_or(usize::MAX);
     all.sort_by_key(|(_, word)| place(word));
-    in_words(all.iter().map(|(count, word)| (*count, word.as_str())))
+    in_words(all)
 }
 
-/// `3 active, 1 draining`: those that there are.
-fn in_words<'a>(counts: impl Iterator<Item = (u64, &'a str)>) -> String {
-    let some = counts.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
-    let text = some.collect::<Vec<_>>().join(", ");
+fn or_none(text: String) -> String {
     if text.is_empty() { "none".to_owned() } else { text }
 }
 
-/// That of the pool with the smallest one.
+/// The failure tolerance of the pool with the smallest one.
 fn tolerance(pools: &[Item<Pool>]) -> String {
     let with_services = pools.iter().filter(|it| it.services > 0 || it.needed > 0);
     let known = with_services.filter_map(|it| Some((it.failure_tolerance?, it)));

@@ -1,6 +1,6 @@
 //! The columns of each kind of list.
 
-use super::cells::{bytes, cause, epoch, labels, millis, observers, or_dash, second, since};
+use super::cells::{bytes, cause, epoch, in_words, labels, millis, observers, or_dash, second, since};
 use super::table::{Column, View};
 use everwatch_api::{
     AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Kind, Limit, Namespace, Observer,
@@ -10,7 +10,6 @@ use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
-use everwatch_core::rollout::MemberState;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -325,11 +324,7 @@ pub(crate) const MEMBERS: View<RolloutMember> = View {
 
 /// The members by state, without the states that have none.
 pub(super) fn counts(it: &Rollout) -> String {
-    let told = MemberState::ALL.into_iter().filter_map(|state| {
-        let count = it.counts.get(&state).filter(|count| **count > 0)?;
-        Some(format!("{count} {state}"))
-    });
-    told.collect::<Vec<_>>().join(", ")
+    in_words(it.counts.iter().map(|(state, count)| (u64::from(*count), state)))
 }
 
 pub(crate) const PARKED: View<ParkedMessage> = View {

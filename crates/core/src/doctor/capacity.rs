@@ -1,47 +1,27 @@
 //! Whether the services have enough slots, currently and after the loss of the largest ones.
 
 use super::{Finding, FleetFacts, Severity};
+use crate::capacity::headroom::losses_survived;
 use crate::id::Pool;
 use crate::record::service::{ServiceRow, ServiceState};
 use crate::record::taking::taking;
 use std::collections::BTreeMap;
-
-/// How many of the largest services can be lost at once while the rest has a slot for every observer; `None` if
-/// the slots do not suffice already.
-#[must_use]
-pub fn losses_survived(capacities: &[u32], definition: u64) -> Option<usize> {
-    let mut sizes: Vec<u64> = capacities.iter().map(|size| u64::from(*size)).collect();
-    sizes.sort_unstable_by(|a, b| b.cmp(a));
-    let mut room: u64 = sizes.iter().sum();
-    if room < definition {
-        return None;
-    }
-    let mut lost = 0;
-    for size in sizes {
-        room -= size;
-        if room < definition {
-            break;
-        }
-        lost += 1;
-    }
-    Some(lost)
-}
 
 pub(super) fn findings(fleet: &FleetFacts) -> Vec<Finding> {
     let mut pools: BTreeMap<&Pool, Vec<&ServiceRow>> = BTreeMap::new();
     for service in taking(&fleet.services) {
         pools.entry(&service.registration.pool).or_default().push(service);
     }
-    let busy = fleet.definition.iter().filter(|(_, definition)| **definition > 0);
-    let found = busy.filter_map(|(pool, definition)| match pools.get(pool)?.as_slice() {
-        [taking] if taking.registration.pool_single => of_single_pool(taking, &fleet.services, *definition),
-        services => of_pool(pool, services, *definition),
+    let busy = fleet.needed.iter().filter(|(_, needed)| **needed > 0);
+    let found = busy.filter_map(|(pool, needed)| match pools.get(pool)?.as_slice() {
+        [taking] if taking.registration.pool_single => of_single_pool(taking, &fleet.services, *needed),
+        services => of_pool(pool, services, *needed),
     });
     found.collect()
 }
 
 /// One service has a slot for every observer, or some wait. Each of the others must have as many.
-fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], definition: u64) -> Option<Finding> {
+fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Option<Finding> {
     let pool = &taking.registration.pool;
     let able = |it: &&ServiceRow| {
         let state = matches!(it.state(), ServiceState::Active | ServiceState::Standby);
@@ -49,15 +29,15 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], definition: u64) -> O
     };
     let others: Vec<&ServiceRow> = all.iter().filter(able).collect();
     let smallest = others.iter().min_by_key(|it| it.capacity());
-    let missing = |service: &ServiceRow| definition.saturating_sub(u64::from(service.capacity()));
-    let another = format!("start another service of pool {pool} with at least {}", slots(definition));
+    let missing = |service: &ServiceRow| needed.saturating_sub(u64::from(service.capacity()));
+    let another = format!("start another service of pool {pool} with at least {}", slots(needed));
     Some(match (missing(taking), smallest) {
         (1.., _) => Finding {
             code: "pool-full",
             severity: Severity::Warning,
             subject: format!("pool {pool}"),
             what: format!(
-                "{definition} observers for {} of one service: {} wait",
+                "{needed} observers for {} of one service: {} wait",
                 slots(taking.capacity().into()),
                 missing(taking)
             ),
@@ -69,9 +49,7 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], definition: u64) -> O
             code: "too-big-to-lose",
             severity: Severity::Warning,
             subject: format!("service {}", taking.registration.name),
-            what: format!(
-                "if it is lost, no service runs the {definition} observers of the single pool {pool}"
-            ),
+            what: format!("if it is lost, no service runs the {needed} observers of the single pool {pool}"),
             why: "those observers do not run until the service comes back".to_owned(),
             cure: another,
         },
@@ -80,11 +58,11 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], definition: u64) -> O
             severity: Severity::Warning,
             subject: format!("service {}", small.registration.name),
             what: format!(
-                "if it becomes the active service of the single pool {pool}, {} of {definition} observers have no slot",
+                "if it becomes the active service of the single pool {pool}, {} of {needed} observers have no slot",
                 missing(small)
             ),
             why: "the broker chooses the active service, whatever its capacity".to_owned(),
-            cure: format!("`everwatch service capacity {} {definition}`", small.registration.name),
+            cure: format!("`everwatch service capacity {} {needed}`", small.registration.name),
         },
         (0, Some(other)) if others.len() == 1 => Finding {
             code: "headroom",
@@ -112,19 +90,19 @@ fn two_largest(sizes: &[u32]) -> u64 {
     sizes.iter().rev().take(2).map(|size| u64::from(*size)).sum()
 }
 
-fn of_pool(pool: &Pool, services: &[&ServiceRow], definition: u64) -> Option<Finding> {
+fn of_pool(pool: &Pool, services: &[&ServiceRow], needed: u64) -> Option<Finding> {
     let sizes: Vec<u32> = services.iter().map(|service| service.capacity()).collect();
     let room: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
     let largest = services.iter().max_by_key(|service| service.capacity())?;
     let (name, size) = (largest.registration.name.as_str(), u64::from(largest.capacity()));
-    let missing = |after: u64| definition.saturating_sub(after);
+    let missing = |after: u64| needed.saturating_sub(after);
     let more = |most: u64| format!("start another service of pool {pool} with at least {}", slots(most));
-    Some(match losses_survived(&sizes, definition) {
+    Some(match losses_survived(&sizes, needed) {
         None => Finding {
             code: "pool-full",
             severity: Severity::Warning,
             subject: format!("pool {pool}"),
-            what: format!("{definition} observers for {room} slots: {} wait", missing(room)),
+            what: format!("{needed} observers for {room} slots: {} wait", missing(room)),
             why: "waiting observers do not run, and creates are refused".to_owned(),
             cure: format!(
                 "{}, or raise the capacity of one: `everwatch service capacity NAME SLOTS`",
@@ -136,7 +114,7 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], definition: u64) -> Option<Fin
             severity: Severity::Warning,
             subject: format!("service {name}"),
             what: format!(
-                "if it is lost, {} of the {definition} observers of pool {pool} have no slot: it has {size} of {room}",
+                "if it is lost, {} of the {needed} observers of pool {pool} have no slot: it has {size} of {room}",
                 missing(room - size)
             ),
             why: "those observers do not run until the service comes back".to_owned(),
@@ -147,7 +125,7 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], definition: u64) -> Option<Fin
             severity: Severity::Info,
             subject: format!("pool {pool}"),
             what: format!(
-                "the pool survives the loss of {name}, not of two services: {definition} of {room} slots are needed"
+                "the pool survives the loss of {name}, not of two services: {needed} of {room} slots are needed"
             ),
             why: "losing one service while another one restarts leaves observers without a slot".to_owned(),
             cure: more(missing(room - two_largest(&sizes))),

@@ -101,7 +101,7 @@ fn healthy() -> Facts {
         schema: Some(Schema { found: 4, known: 4 }),
         fleet: Ok(FleetFacts {
             services,
-            definition: [(Pool::default(), 10)].into(),
+            needed: [(Pool::default(), 10)].into(),
             running: vec![running("o", at(0), at(0))],
             ..FleetFacts::default()
         }),
@@ -404,12 +404,12 @@ fn observers_that_no_service_takes_are_reported() {
 
 #[test]
 fn missing_headroom_is_reported() {
-    let sizes = |sizes: &'static [u32], definition: u64| {
+    let sizes = |sizes: &'static [u32], needed: u64| {
         move |facts: &mut Facts| {
             let services =
                 (1..).zip(sizes).map(|(number, size)| service(number, &format!("s{number}"), *size));
             fleet(facts).services = services.collect();
-            fleet(facts).definition = [(Pool::default(), definition)].into();
+            fleet(facts).needed = [(Pool::default(), needed)].into();
         }
     };
     assert_eq!(found(sizes(&[10, 10, 10], 10)), NONE);
@@ -420,21 +420,6 @@ fn missing_headroom_is_reported() {
     assert_eq!(found(sizes(&[10, 40, 10], 21)), ["Warning too-big-to-lose service s2"]);
     assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
     assert_eq!(found(sizes(&[10], 0)), NONE, "nothing would be lost");
-}
-
-#[test]
-fn losses_survived_counts_the_largest_services_first() {
-    for (sizes, definition, survived) in [
-        (&[10, 10, 10][..], 10, Some(2)),
-        (&[10, 10, 10], 11, Some(1)),
-        (&[1, 30, 1], 2, Some(1)),
-        (&[1, 30, 1], 3, Some(0)),
-        (&[1, 30, 1], 33, None),
-        (&[], 0, Some(0)),
-        (&[5, 5], 0, Some(2)),
-    ] {
-        assert_eq!(losses_survived(sizes, definition), survived, "{sizes:?} for {definition}");
-    }
 }
 
 #[test]

@@ -38,6 +38,15 @@ impl MemberState {
         Self::Reverted,
     ];
 
+    /// Whether the rollout is over for this member.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::Pending | Self::Changed | Self::Reverting => false,
+            Self::Done | Self::Skipped | Self::Failed | Self::Reverted => true,
+        }
+    }
+
     /// The state as text.
     #[must_use]
     pub fn as_str(self) -> &'static str {

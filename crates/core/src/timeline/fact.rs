@@ -1,4 +1,4 @@
-//! What an event says about the timeline.
+//! The facts that events contribute to the timeline.
 
 use crate::clock::Timestamp;
 use crate::epoch::Epoch;
@@ -14,7 +14,7 @@ pub struct Run {
     pub epoch: Epoch,
 }
 
-/// What an event says about the timeline.
+/// A fact that an event contributes to the timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// A service started an observer.
@@ -28,7 +28,7 @@ pub enum Fact {
         /// Whether the observer continues elsewhere.
         moves: bool,
     },
-    /// An observer that runs nowhere is not to run now: a manager has settled it, or it waits for its time.
+    /// An observer that runs nowhere should not run now: a manager has settled it, or it waits for its next start time.
     AtRest {
         observer: ObserverId,
     },
@@ -42,11 +42,11 @@ pub enum Fact {
         name: String,
         lost: bool,
     },
-    /// Anything else that explains what is seen.
+    /// Any other event that explains the timeline.
     Mark(Mark),
 }
 
-/// Where an observer that was started ran before.
+/// The previous run of an observer that started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moved {
     pub from: ServiceId,
@@ -54,7 +54,7 @@ pub struct Moved {
     pub overlap: Duration,
 }
 
-/// Something that happened at one moment.
+/// An event at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     pub at: Timestamp,
@@ -70,7 +70,7 @@ impl Mark {
         Self { at, kind, service: Some(name), service_id: Some(id), text: String::new() }
     }
 
-    /// Whether it says that a service may end, or has ended.
+    /// Whether the event means that a service may end or has ended.
     pub(super) fn is_of_life(&self) -> bool {
         matches!(
             self.kind,

@@ -1,4 +1,4 @@
-//! Incidents: moves that belong together, because the same service gave up its observers at about the same time.
+//! Incidents: the moves of observers from one service at about the same time.
 
 use super::Moved;
 use crate::clock::Timestamp;
@@ -6,11 +6,11 @@ use crate::id::ServiceId;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// An observer that stood still later than this after the last start of an incident belongs to another one.
+/// A gap that begins later than this after the last start of an incident belongs to another incident.
 pub(super) const QUIET: Duration = Duration::from_secs(30);
-/// The most incidents that are held; the oldest are forgotten first.
+/// The maximum number of incidents in a timeline, which drops the oldest first.
 pub const INCIDENTS_MAX: usize = 1000;
-/// Gaps below this time are counted by the millisecond, in ms.
+/// Gaps below this time, in ms, are counted exactly, by the millisecond.
 const EXACT_MS: u64 = 256;
 
 /// Why observers moved.
@@ -20,17 +20,17 @@ pub enum Cause {
     Lost,
     /// Their service stopped and handed them over.
     Stopped,
-    /// Their service lives: a drain, a rebalance, a move, or a broken connection.
+    /// Their service lives; the cause is a drain, a rebalance, a move, or a broken connection.
     HandedOver,
     /// Observers started elsewhere although their service has not handed them over, and no manager has concluded yet whether
     /// it lives.
     Unknown,
 }
 
-/// A service that lives on for this time after the last start of an incident has only lost its connection.
+/// If a service still lives this long after the last start of an incident, it has only lost its connection.
 const CONCLUDED: Duration = Duration::from_secs(60);
 
-/// How many gaps were how long, to 1 part in 128 of a gap.
+/// A histogram of gaps, with a resolution of 1/128 of each gap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Gaps {
     /// The number and the longest of similar gaps, in ms.
@@ -48,7 +48,7 @@ impl Gaps {
         self.all += 1;
     }
 
-    /// What `percent` of them did not exceed.
+    /// The gap that `percent` of the gaps do not exceed.
     fn part(&self, percent: u64) -> Duration {
         let (place, mut passed) = ((self.all * percent).div_ceil(100).max(1), 0);
         let found = self.similar.values().find(|(count, _)| {
@@ -59,24 +59,24 @@ impl Gaps {
     }
 }
 
-/// Moves that belong together.
+/// The moves of observers from one service at about the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incident {
     pub from: ServiceId,
     /// The name of that service.
     pub from_name: String,
     pub cause: Cause,
-    /// When the first of its observers stood still, or started if none did.
+    /// When its first gap began; without a gap, when the first of its observers started.
     pub since: Timestamp,
     /// When the last one started; without a move, `since`.
     pub until: Timestamp,
     pub moved: u64,
     /// The observers that still run nowhere: the incident is open while there is one.
     pub waiting: u64,
-    /// The names of the services where they went, and how many.
+    /// The names of the services that took over the observers, and how many each took.
     pub to: BTreeMap<String, u64>,
     gaps: Gaps,
-    /// The longest gap, including those that last.
+    /// The longest gap, including gaps that have not ended.
     pub gap_max: Duration,
     pub overlap_max: Duration,
 }
@@ -132,7 +132,7 @@ impl Incident {
         }
     }
 
-    /// Whether an observer of its service that stood still from this time on belongs to it.
+    /// Whether a gap of an observer of its service that begins at this time belongs to it.
     pub(super) fn has(&self, from: ServiceId, since: Timestamp) -> bool {
         self.from == from && self.until.plus(QUIET) >= since
     }

@@ -1,4 +1,4 @@
-//! A picture of a part of the timeline, as wide as a reader wants it, and of a bounded size.
+//! A picture of a part of the timeline: with as many columns as requested, and of a bounded size.
 
 use super::fact::Mark;
 use super::incident::{Cause, Incident};
@@ -9,13 +9,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The most columns of a picture.
+/// The maximum number of columns in a picture.
 pub const COLUMNS_MAX: usize = 2000;
-/// The most lanes of a picture: the others are shown as one.
+/// The maximum number of lanes in a picture; a sum replaces the others.
 pub const LANES_MAX: usize = 100;
-/// The most columns of all lanes together: many lanes have fewer columns each.
+/// The maximum number of columns in all lanes together: if there are many lanes, each has fewer columns.
 pub const CELLS_MAX: usize = 60_000;
-/// The most marks of a picture, the newest ones.
+/// The maximum number of marks in a picture, which has the newest.
 pub const MARKS_SHOWN_MAX: usize = 1000;
 
 /// The part of the timeline that is shown, in columns of equal length.
@@ -29,7 +29,7 @@ pub struct Window {
 impl Window {
     /// The seconds at which columns begin, and the one at which the last column ends.
     fn edges(&self, lanes: usize) -> Vec<i64> {
-        // The last second counts, even if it is not over: otherwise nobody would see what has just happened.
+        // The last second is included even if it is not over: otherwise the picture would lack the newest events.
         let since = second(self.since);
         let until = second(self.until.plus(Duration::from_millis(999))).max(since + 1);
         let seconds = until - since;
@@ -43,14 +43,14 @@ impl Window {
     }
 }
 
-/// A time in which nothing of a lane changes, as far as the columns show it.
+/// Neighboring columns of a lane that are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     pub since: Timestamp,
     pub until: Timestamp,
     /// The fewest observers that the service held in a column.
     pub held_min: u64,
-    /// The most.
+    /// The most observers that the service held in a column.
     pub held_max: u64,
     /// The most of its observers that ran nowhere at once.
     pub gap: u64,
@@ -64,7 +64,7 @@ pub struct Lane {
     pub name: String,
     /// Whether a service of this name lives now.
     pub lives: bool,
-    /// Without those in which it held nothing and nothing of it stood still.
+    /// The segments, without those in which the service held nothing and had no gap.
     pub segments: Vec<Segment>,
 }
 
@@ -76,7 +76,7 @@ pub struct Others {
     pub segments: Vec<Segment>,
 }
 
-/// What a window shows.
+/// The timeline in a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     /// The number of columns.
@@ -84,10 +84,10 @@ pub struct Picture {
     pub lanes: Vec<Lane>,
     pub others: Option<Others>,
     pub marks: Vec<Mark>,
-    /// Older marks in the window.
+    /// The number of older marks in the window that the picture omits.
     pub marks_left_out: usize,
     pub incidents: Vec<Incident>,
-    /// The time from which it is complete; earlier events are forgotten.
+    /// The time from which the picture is complete: earlier events are missing.
     pub complete_since: Option<Timestamp>,
 }
 
@@ -121,7 +121,7 @@ impl Column {
 }
 
 impl Incarnation {
-    /// Those of its observers that run nowhere, by the time since which they do.
+    /// The observers of this service that run nowhere, by the time at which their gap began.
     fn waiting(&self) -> Steps {
         let mut waiting = self.left.clone();
         if let Some((ended_at, _)) = self.ended
@@ -132,7 +132,7 @@ impl Incarnation {
         waiting
     }
 
-    /// Whether nothing of it can be seen in these columns.
+    /// Whether this service does not appear in these columns.
     fn is_outside(&self, edges: &[i64]) -> bool {
         let (first, last) = (edges.first().copied(), edges.last().copied());
         let is_after = self.registered_at.is_some_and(|at| last.is_some_and(|last| second(at) >= last));
@@ -174,7 +174,7 @@ impl Named<'_> {
     }
 
     fn columns(&self, edges: &[i64]) -> Vec<Column> {
-        // One after another: a column can contain several of them.
+        // Incarnations follow each other: a column can contain several of them.
         let [mut held, mut gaps, mut overlaps] = [const { Steps::new() }; 3];
         for it in self.incarnations.iter().filter(|it| !it.is_outside(edges)) {
             held.add_part(&it.held, it.life());
@@ -189,7 +189,7 @@ impl Named<'_> {
         columns.map(column).collect()
     }
 
-    /// What decides about a lane of its own: gaps and overlaps first, then what it held.
+    /// The priority of a lane if there are too many: gaps and overlaps first, then the observers held.
     fn weight(&self, edges: &[i64]) -> (bool, i64, bool) {
         let columns = self.columns(edges);
         let is_moving = columns.iter().any(|it| it.gap > 0 || it.overlap > 0);
@@ -198,7 +198,7 @@ impl Named<'_> {
 }
 
 impl Timeline {
-    /// What a window shows; of services, only these, unless the set is empty.
+    /// The picture of a window, with only these services, unless the set is empty.
     #[must_use]
     pub fn picture(&self, window: &Window, services: &BTreeSet<String>, now: Timestamp) -> Picture {
         let is_shown = |name: &str| services.is_empty() || services.contains(name);
@@ -243,7 +243,7 @@ impl Timeline {
         }
     }
 
-    /// Takes out the lanes beyond [`LANES_MAX`].
+    /// Removes the lanes beyond [`LANES_MAX`]; returns their sum.
     fn fold(all: &mut Vec<Named<'_>>, edges: &[i64]) -> Option<Others> {
         if all.len() <= LANES_MAX {
             return None;
@@ -258,7 +258,7 @@ impl Timeline {
         Some(Others { lanes: others.len(), segments: segments(&columns, edges) })
     }
 
-    /// The incidents, those included whose observers run nowhere yet.
+    /// The incidents, including those whose observers run nowhere yet.
     fn incidents(&self, now: Timestamp) -> Vec<Incident> {
         let mut all: Vec<Incident> = self.incidents.all().cloned().collect();
         for (id, it) in &self.services {

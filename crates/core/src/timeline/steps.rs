@@ -48,14 +48,14 @@ impl Steps {
         }
     }
 
-    /// Ends what began at `since`. It lasts for at least one second: otherwise its end would cancel its begin, and nothing would
-    /// show that it was there.
+    /// Subtracts one that was added at `since`, at least one second later: otherwise the two changes would cancel each other, and the
+    /// number would never show them.
     pub(super) fn end(&mut self, since: Option<Timestamp>, until: Timestamp) {
         let first = since.map_or(i64::MIN, |since| second(since) + 1);
         self.add_at(second(until).max(first), -1);
     }
 
-    /// One more from `since` to `until`, for at least one second.
+    /// Adds one from `since` to `until`, for at least one second.
     pub(super) fn span(&mut self, since: Timestamp, until: Timestamp) {
         self.add(since, 1);
         self.end(Some(since), until);
@@ -69,7 +69,7 @@ impl Steps {
         }
     }
 
-    /// Adds another number, as far as it lies between these seconds.
+    /// Adds the changes of another number between these seconds.
     pub(super) fn add_part(&mut self, other: &Self, (from, to): (i64, i64)) {
         if to < from {
             return;
@@ -97,13 +97,13 @@ impl Steps {
         (self.before + self.changes.values().sum::<i64>(), first)
     }
 
-    /// Forgets when it changed before a moment.
+    /// Drops the times of changes before a moment; their sum remains.
     pub(super) fn forget(&mut self, before: Timestamp) {
         let kept = self.changes.split_off(&second(before));
         self.before += std::mem::replace(&mut self.changes, kept).values().sum::<i64>();
     }
 
-    /// The least and the most of the number in each column; `edges` are the seconds at which columns begin, and the one at which
+    /// The minimum and the maximum of the number in each column; `edges` are the seconds at which columns begin, and the one at which
     /// the last column ends.
     pub(super) fn columns(&self, edges: &[i64]) -> impl Iterator<Item = (i64, i64)> {
         let first = edges.first().copied().unwrap_or_default();
@@ -123,7 +123,7 @@ impl Steps {
         })
     }
 
-    /// The most in the time before `at`, from this long before on.
+    /// The maximum in a period of this length that ends at `at`.
     pub(super) fn most_before(&self, at: Timestamp, time: Duration) -> i64 {
         let edges = [second(at.minus(time)), second(at) + 1];
         self.columns(&edges).next().map_or(0, |(_, most)| most)

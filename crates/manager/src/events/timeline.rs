@@ -1,4 +1,4 @@
-//! The timeline in the memory of a manager: it reads the events that it has not read yet when somebody looks.
+//! The timeline in the memory of a manager. At each request for it, the manager reads the events that it has not read yet.
 
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{ObserverId, ServiceId};
@@ -13,26 +13,26 @@ use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 /// Events in one read.
 const PAGE: usize = 5000;
-/// The newest events of one observer that its timeline is computed from.
+/// The maximum number of events of one observer, the newest ones, from which its timeline is computed.
 const OF_OBSERVER_MAX: usize = 5000;
 
-/// The timeline, once somebody has looked.
+/// The timeline; empty until the first request for it.
 #[derive(Debug, Default)]
 pub(crate) struct SharedTimeline(Mutex<Option<Known>>);
 
-/// What was read.
+/// The events read so far.
 #[derive(Debug)]
 struct Known {
     timeline: Timeline,
     /// The number of the last event that was read.
     last: i64,
-    /// Whether all events were read once, and the rows that tell what ran before them.
+    /// Whether all stored events were read, and the rows of observers that started before these events.
     is_whole: bool,
-    /// The time of the oldest event and the number of events: of those that are details of bursts, and of the others.
+    /// The time of the oldest event and the number of events: for details of bursts, and for all others.
     first: [(Option<Timestamp>, usize); 2],
 }
 
-/// A timeline that is read; others wait until it is dropped.
+/// Exclusive access to the timeline: other readers wait until it is dropped.
 pub(crate) type TimelineGuard<'a> = MappedMutexGuard<'a, Timeline>;
 
 impl SharedTimeline {
@@ -47,12 +47,12 @@ impl SharedTimeline {
     ) -> Result<TimelineGuard<'_>, StoreError> {
         let mut known = self.0.lock().await;
         let (oldest, _) = store.event_ends().await?;
-        // Events that were not read may have been deleted since.
+        // Managers may have deleted events before this manager read them.
         if known.as_ref().is_none_or(|it| it.last.saturating_add(1) < oldest) {
             *known = Some(Known::begin(store, now, oldest).await?);
         }
         let mut guard = MutexGuard::map(known, |it| it.get_or_insert_with(|| Known::new(now, 0)));
-        // A request that is cancelled leaves what it has read.
+        // If the request is cancelled, the events that it has read remain in the timeline.
         guard.read(store, (now, events_max)).await?;
         guard.timeline.forget(now);
         Ok(MappedMutexGuard::map(guard, |it| &mut it.timeline))
@@ -133,13 +133,13 @@ impl Known {
         Ok(())
     }
 
-    /// Adds what rows tell about the time before the first event: the services, and the observers that they run.
+    /// Adds the services and the observers that they run from the stored rows, for the time before the first event.
     async fn complete(
         &mut self,
         store: &dyn Store,
         (since, events_max): (Timestamp, usize),
     ) -> Result<(), StoreError> {
-        // Managers delete the details of bursts apart from other events: older ones of this class may be missing.
+        // Managers delete the details of bursts separately from other events: older events of this class may be missing.
         for (first, _) in self.first.into_iter().filter(|(_, count)| *count >= events_max) {
             self.timeline.incomplete_before(first.unwrap_or(since));
         }
@@ -165,9 +165,9 @@ fn every() -> EventFilter {
     EventFilter { details: true, ..EventFilter::default() }
 }
 
-/// Adds what an event says. A summary says nothing: its events are there, too.
+/// Adds the facts of an event. A summary adds none, because its events are stored, too.
 fn add(timeline: &mut Timeline, event: &Event) {
-    // Managers that settle an observer have the nil id.
+    // If a manager settles an observer, the event has the nil id as its service.
     for named in [&event.service, &event.from].into_iter().flatten().filter(|it| !it.id.is_nil()) {
         timeline.name(ServiceId(named.id), &named.name);
     }

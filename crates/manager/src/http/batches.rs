@@ -95,6 +95,18 @@ async fn shown(records: &Records, batch: core::Batch) -> Result<Batch, Problem> 
     Ok(Batch::of(batch, &counts, records.clock.now()))
 }
 
+/// Batches with the counts of their members: the current ones, or those at the end of a batch that is over.
+async fn all_shown(records: &Records, all: Vec<core::Batch>) -> Result<Vec<Batch>, Problem> {
+    let open: Vec<BatchId> = all.iter().filter(|it| !it.state.is_over()).map(|it| it.id).collect();
+    let open = counts(records, &open).await?;
+    let now = records.clock.now();
+    let shown = |it: core::Batch| {
+        let counts = open.get(&it.id).unwrap_or(&it.counts).clone();
+        Batch::of(it, &counts, now)
+    };
+    Ok(all.into_iter().map(shown).collect())
+}
+
 /// List batches, the newest first. Managers keep the last 100 that are over.
 ///
 /// A batch that is over shows its members as they were when it ended.
@@ -117,27 +129,14 @@ pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<J
     });
     let total = all.len() as u64;
     all.truncate(limit);
-    let open: Vec<BatchId> = all.iter().filter(|it| !it.state.is_over()).map(|it| it.id).collect();
-    let open = counts(records, &open).await?;
-    let now = records.clock.now();
-    let shown = |it: core::Batch| {
-        let counts = open.get(&it.id).unwrap_or(&it.counts).clone();
-        Batch::of(it, &counts, now)
-    };
-    Ok(Json(Listed { items: all.into_iter().map(shown).collect(), next_cursor: None, total }))
+    Ok(Json(Listed { items: all_shown(records, all).await?, next_cursor: None, total }))
 }
 
-/// Those that are not over and that the sender may read.
+/// The batches that are not over and that the sender may read.
 pub(super) async fn open(records: &Records) -> Result<Vec<Batch>, Problem> {
     let mut all = records.store.batches(LIMIT_MAX).await?;
     all.retain(|it| !it.state.is_over() && caller::may_in(Verb::BatchesRead, &it.namespace));
-    let counts = counts(records, &all.iter().map(|it| it.id).collect::<Vec<_>>()).await?;
-    let now = records.clock.now();
-    let shown = |it: core::Batch| {
-        let counts = counts.get(&it.id).unwrap_or(&it.counts).clone();
-        Batch::of(it, &counts, now)
-    };
-    Ok(all.into_iter().map(shown).collect())
+    all_shown(records, all).await
 }
 
 /// Read a batch: its members by status, its progress, its rate and the time left.

@@ -123,7 +123,7 @@ pub(super) fn check_all_pools() -> Result<(), Problem> {
     check(Target::Deployment, || " on all pools: name one pool".to_owned())
 }
 
-/// Refuses what the sender may not do in the whole deployment.
+/// Refuses a request that the sender may not make for the whole deployment.
 pub(super) fn check_deployment(verb: Verb, what: &str) -> Result<(), Problem> {
     if permits(verb, Target::Deployment) { Ok(()) } else { Err(forbidden(&[verb], what)) }
 }

@@ -1,22 +1,22 @@
-//! Deprecated routes: the document marks them, and responses name their replacement in a header.
+//! Deprecated routes: the OpenAPI document marks them, and their responses name the replacement in a header.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 
-/// Tells the sender of a request that it uses a deprecated route.
-pub(super) const DEPRECATED: HeaderName = HeaderName::from_static("everwatch-deprecated");
+/// The header that tells the sender of a request that the route is deprecated.
+const DEPRECATED: HeaderName = HeaderName::from_static("everwatch-deprecated");
 
 /// A route that a later version removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Deprecation {
     pub(super) method: &'static str,
-    /// As the document writes it, such as `/v1/observers/{key}`.
+    /// The path as in the OpenAPI document, such as `/v1/observers/{key}`.
     pub(super) path: &'static str,
     /// The version that removes it: at least one minor version after the one that deprecates it.
     pub(super) removed_in: &'static str,
-    /// What to use instead.
+    /// The replacement.
     pub(super) instead: &'static str,
 }
 

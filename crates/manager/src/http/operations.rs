@@ -1,4 +1,4 @@
-//! What takes time and is not over, of all kinds in one list.
+//! The operations in progress, of all types in one list.
 
 use super::batches;
 use super::caller;

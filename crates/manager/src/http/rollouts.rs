@@ -290,7 +290,7 @@ pub(crate) async fn list(
     Ok(Json(Listed { items: all.into_iter().map(shown).collect(), next_cursor: None, total }))
 }
 
-/// Those that are not over and that the sender may read.
+/// The rollouts that are not over and that the sender may read.
 pub(super) async fn open(records: &Records) -> Result<Vec<Rollout>, Problem> {
     if !caller::may_read_rollouts() {
         return Ok(Vec::new());

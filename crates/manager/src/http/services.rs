@@ -12,7 +12,7 @@ use crate::fleet::pool_pause;
 use axum::Json;
 use axum::extract::{Path, State};
 use everwatch_api::{self as api, Listed, ProblemBody, Service};
-use everwatch_core::capacity::tolerance::tolerance;
+use everwatch_core::capacity::headroom::{failure_tolerance, needed_slots};
 use everwatch_core::id::{Name, Pool, ServiceId};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
@@ -172,20 +172,17 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
         pool.capacity = pool.capacity.saturating_add(service.capacity());
         pool.free = pool.free.saturating_add(service.capacity().saturating_sub(service.held()));
     }
-    for ((pool, status), count) in manager.records.store.counts().await? {
-        let pool = pools.entry(pool.to_string()).or_default();
-        pool.observers.insert(status.to_string(), count.number);
-        if status.uses_slot() {
-            pool.needed += count.weight;
-        }
+    let store = &manager.records.store;
+    let (counts, behind_limits) = (store.counts().await?, store.behind_limits().await?);
+    let weights = counts.iter().map(|((pool, status), count)| (pool, *status, count.weight));
+    for (pool, slots) in needed_slots(weights, &behind_limits) {
+        pools.entry(pool.to_string()).or_default().needed = slots;
+    }
+    for ((pool, status), count) in counts {
+        pools.entry(pool.to_string()).or_default().observers.insert(status.to_string(), count.number);
     }
     for (pool, count) in manager.records.store.waiting_pools().await?.pools {
         pools.entry(pool.to_string()).or_default().waiting = count.waiting();
-    }
-    for (pool, slots) in manager.records.store.behind_limits().await? {
-        // They need no slot until a place is free.
-        let pool = pools.entry(pool.to_string()).or_default();
-        pool.needed = pool.needed.saturating_sub(slots);
     }
     for ((pool, health), count) in manager.records.store.health_counts().await? {
         pools.entry(pool.to_string()).or_default().health.insert(health.to_string(), count);
@@ -199,7 +196,7 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     for (name, pool) in &mut pools {
         pool.pending = pool.needed.saturating_sub(u64::from(pool.held));
         let of = services.iter().filter(|it| it.registration.pool.as_str() == name);
-        pool.failure_tolerance = u32::try_from(tolerance(of, pool.needed, pool.single)).ok();
+        pool.failure_tolerance = u32::try_from(failure_tolerance(of, pool.needed, pool.single)).ok();
     }
     Ok(pools)
 }

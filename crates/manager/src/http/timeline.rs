@@ -17,7 +17,7 @@ use std::time::Duration;
 
 type Shared = State<Arc<Manager>>;
 
-/// The span that is shown unless the request names one.
+/// The default span.
 const SPAN: Duration = Duration::from_secs(15 * 60);
 const COLUMNS: usize = 600;
 

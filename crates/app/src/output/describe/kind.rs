@@ -1,4 +1,4 @@
-//! The text of `describe` for a kind: the members of its spec, as its schema has them.
+//! The text of `describe` for a kind: the members of its spec, from its schema.
 
 use super::{aligned, line};
 use everwatch_api::Kind;
@@ -45,7 +45,7 @@ fn is_required(schema: &Value, name: &str) -> bool {
     schema["required"].as_array().is_some_and(|all| all.iter().any(|it| it == name))
 }
 
-/// The schema of a member; that of a definition if it refers to one.
+/// The schema of a member; if it refers to a definition, the schema of that definition.
 fn resolved<'a>(schema: &'a Value, member: &'a Value) -> &'a Value {
     let reference = member["$ref"].as_str().and_then(|it| it.strip_prefix('#'));
     reference.and_then(|pointer| schema.pointer(pointer)).unwrap_or(member)
@@ -66,7 +66,7 @@ fn type_of(schema: &Value, member: &Value) -> String {
     }
 }
 
-/// A spec with the required members and those that have an example.
+/// A spec with the required members and the members that have an example.
 fn example(schema: &Value) -> String {
     if let Some(example) = schema["examples"].as_array().and_then(|all| all.first()) {
         return example.to_string();

@@ -2,10 +2,10 @@
 
 use super::{aligned, listed};
 use crate::item::Item;
+use crate::output::cells::in_words;
 use crate::output::{SERVICES, TerminalStyle};
 use everwatch_api::{Pool, Service};
 use everwatch_core::clock::Timestamp;
-use std::collections::BTreeMap;
 
 /// A pool, with its living services.
 pub(crate) fn pool(it: &Pool, services: &[Item<Service>], on: (TerminalStyle, Timestamp)) -> String {
@@ -17,14 +17,9 @@ pub(crate) fn pool(it: &Pool, services: &[Item<Service>], on: (TerminalStyle, Ti
         ("Slots", format!("{} of {} used, {} free", it.held, it.capacity, it.free)),
         ("Needed", format!("{} slots for all its observers", it.needed)),
         ("Failure tolerance", tolerance.unwrap_or_default()),
-        ("Health", in_words(&it.health)),
-        ("Statuses", in_words(&it.observers)),
+        ("Health", in_words(it.health.iter().map(|(health, count)| (*count, health)))),
+        ("Statuses", in_words(it.observers.iter().map(|(status, count)| (*count, status)))),
     ];
     facts.retain(|(_, told)| !told.is_empty());
     [aligned(&facts), listed("Services", &SERVICES, services, on)].join("\n\n")
-}
-
-fn in_words(counts: &BTreeMap<String, u64>) -> String {
-    let some = counts.iter().filter(|(_, count)| **count > 0);
-    some.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }

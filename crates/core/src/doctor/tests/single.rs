@@ -3,7 +3,7 @@
 use super::*;
 
 /// The services of one single pool: the slots of each, and what the first one holds.
-fn pool(sizes: &'static [u32], held: u32, definition: u64) -> impl FnOnce(&mut Facts) {
+fn pool(sizes: &'static [u32], held: u32, needed: u64) -> impl FnOnce(&mut Facts) {
     move |facts: &mut Facts| {
         let services = (1..).zip(sizes).map(|(number, size)| {
             let mut service = service(number, &format!("s{number}"), *size);
@@ -14,7 +14,7 @@ fn pool(sizes: &'static [u32], held: u32, definition: u64) -> impl FnOnce(&mut F
             service
         });
         fleet(facts).services = services.collect();
-        fleet(facts).definition = [(Pool::default(), definition)].into();
+        fleet(facts).needed = [(Pool::default(), needed)].into();
     }
 }
 

@@ -8,6 +8,7 @@ use crate::fleet::safe_mode;
 use crate::outgoing::state_queues;
 use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, QueueKind, Session, ack_timeout};
+use everwatch_core::capacity::headroom::needed_slots;
 use everwatch_core::doctor::{
     Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts, SomeRows, SurplusQueue, UnreadableRow,
 };
@@ -79,11 +80,9 @@ async fn fleet(records: &Records) -> Result<FleetFacts, StoreError> {
         unreadable: records.store.unreadable().await?.into_iter().map(unreadable).collect(),
         ..FleetFacts::default()
     };
-    for ((pool, status), count) in records.store.counts().await? {
-        if matches!(status, Status::Created | Status::Processing | Status::OnDeleting) {
-            *facts.definition.entry(pool).or_default() += count.weight;
-        }
-    }
+    let (counts, behind_limits) = (records.store.counts().await?, records.store.behind_limits().await?);
+    let weights = counts.iter().map(|((pool, status), count)| (pool, *status, count.weight));
+    facts.needed = needed_slots(weights, &behind_limits);
     Ok(facts)
 }
 
@@ -111,7 +110,7 @@ fn pools(link: &Link, fleet: Option<&FleetFacts>) -> BTreeSet<Pool> {
     let mut pools: BTreeSet<Pool> = link.pools.all().into_iter().collect();
     if let Some(fleet) = fleet {
         pools.extend(fleet.services.iter().map(|service| service.registration.pool.clone()));
-        pools.extend(fleet.definition.keys().cloned());
+        pools.extend(fleet.needed.keys().cloned());
     }
     pools
 }

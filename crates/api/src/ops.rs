@@ -1,0 +1,90 @@
+//! What operators read and set: totals, safe mode, parked messages, findings of the doctor.
+
+use everwatch_core::clock::Timestamp;
+use everwatch_core::doctor::{self, Severity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// Totals.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Stats {
+    /// Observers by status.
+    pub observers: BTreeMap<String, u64>,
+    /// Observers by health; observers that are not meant to run have none.
+    #[serde(default)]
+    pub health: BTreeMap<String, u64>,
+    /// Living services by state.
+    pub services: BTreeMap<String, u64>,
+    pub capacity: u32,
+    pub held: u32,
+    /// Whether the broker is connected.
+    pub broker: bool,
+}
+
+/// The switch that stops conclusions from silence.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SafeMode {
+    pub on: bool,
+    /// The reason, for other operators.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// A message that no version could read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ParkedMessage {
+    pub id: i64,
+    pub queue: String,
+    pub reason: String,
+    /// The size of the body, in bytes.
+    pub size: u64,
+    /// The first 4,096 bytes of the body as text, if they are text.
+    pub text: Option<String>,
+    /// The first 4,096 bytes of the body in base64.
+    pub body: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+}
+
+/// The program and its version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Version {
+    pub version: String,
+    /// This incarnation of the manager.
+    pub manager: Uuid,
+}
+
+/// Whether the manager is alive or ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    pub ok: bool,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Finding {
+    /// Stable, for programs.
+    #[schema(example = "too-big-to-lose")]
+    pub code: String,
+    /// info, warning, critical
+    #[schema(value_type = String, example = "warning")]
+    pub severity: Severity,
+    /// The subject of the finding.
+    #[schema(example = "service a")]
+    pub subject: String,
+    pub what: String,
+    pub why: String,
+    /// The command or setting that cures it.
+    pub cure: String,
+}
+
+impl Finding {
+    #[must_use]
+    pub fn of(finding: doctor::Finding) -> Self {
+        let doctor::Finding { code, severity, subject, what, why, cure } = finding;
+        Self { code: code.to_owned(), severity, subject, what, why, cure }
+    }
+}
