@@ -3,7 +3,7 @@
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
 use fantoccini::Locator;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The palette finds nothing in fields of the page, thus the test presses keys on the page itself.
 fn key(key: &str, control: bool) -> String {
@@ -24,13 +24,18 @@ async fn open_from_palette(page: &Browser, text: &str, title: &str) {
 async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     let mut cluster = Cluster::new("lanes");
     cluster.manager().await;
+    // Each holds four observers, and has room for those of the other one afterward.
     for name in ["amber", "birch"] {
-        cluster.service(name, 20).await;
+        cluster.service(name, 4).await;
     }
     for number in 0..8 {
         let body = json!({"name": format!("o{number}"), "kind": "ticker", "spec": {"every": "1s"}});
         cluster.api.create(body).await;
         cluster.api.until_status(&format!("o{number}"), "Processing").await;
+    }
+    for name in ["amber", "birch"] {
+        let larger = json!({"capacity": 20});
+        cluster.api.done::<Value>("PATCH", &format!("/v1/services/{name}"), Some(larger), 202).await;
     }
     let page = Browser::open(&cluster.api.url).await;
     page.until_text("h1", "All 8 observers run").await;

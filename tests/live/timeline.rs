@@ -5,8 +5,10 @@ use everwatch_core::record::events::EventKind;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::wait::wait_for;
 use serde_json::json;
+use std::time::Duration;
 
 const OBSERVERS: u64 = 12;
+const SECOND: Duration = Duration::from_secs(1);
 
 async fn timeline(cluster: &Cluster) -> Timeline {
     cluster.api.read("/v1/timeline?since=15m&columns=900").await
@@ -19,8 +21,7 @@ fn lane<'a>(it: &'a Timeline, name: &str) -> &'a TimelineLane {
 /// What a lane ends with, if it reaches the end.
 fn held_now(it: &Timeline, name: &str) -> u64 {
     let last = lane(it, name).segments.last();
-    last.filter(|part| part.until >= it.until.minus(std::time::Duration::from_secs(2)))
-        .map_or(0, |part| part.held_max)
+    last.filter(|part| part.until >= it.until.minus(2 * SECOND)).map_or(0, |part| part.held_max)
 }
 
 async fn until_incident(cluster: &Cluster, is_it: impl Fn(&Incident) -> bool) -> Timeline {
@@ -32,13 +33,13 @@ async fn until_incident(cluster: &Cluster, is_it: impl Fn(&Incident) -> bool) ->
 }
 
 /// The column of now covers a second, so it shows the most that a service held within it.
-async fn until_held(cluster: &Cluster, expected: [(&str, u64); 2]) {
+async fn until_held(cluster: &Cluster, expected: [(&str, u64); 2]) -> Timeline {
     wait_for("what the services hold now", || async {
         let it = timeline(cluster).await;
         let held = expected.map(|(service, _)| (service, held_now(&it, service)));
-        if held == expected { Ok(()) } else { Err(format!("{:?}", it.lanes)) }
+        if held == expected { Ok(it) } else { Err(format!("{:?}", it.lanes)) }
     })
-    .await;
+    .await
 }
 
 #[tokio::test]
@@ -51,11 +52,12 @@ async fn a_kill_and_a_drain_are_seen_as_they_happened() {
     }
     cluster.api.until_total("/v1/observers?health=running", OBSERVERS).await;
     cluster.service("b", 20).await;
-    until_held(&cluster, [("a", OBSERVERS), ("b", 0)]).await;
-    // Gaps begin with the last sign of life, so the service lives until it has told that it holds them all.
-    wait_for("a heartbeat that tells of all", || async {
+    let held = until_held(&cluster, [("a", OBSERVERS), ("b", 0)]).await;
+    // Gaps begin with the last sign of life. It must be in a later second than the last start, because the timeline shows whole
+    // seconds.
+    wait_for("a later sign of life", || async {
         let it: Service = cluster.api.read("/v1/services/a").await;
-        if u64::from(it.held) == OBSERVERS { Ok(()) } else { Err(format!("{it:?}")) }
+        if it.last_heartbeat_at > held.until.plus(SECOND) { Ok(()) } else { Err(format!("{it:?}")) }
     })
     .await;
     cluster.kill("a");
