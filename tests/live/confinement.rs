@@ -1,6 +1,7 @@
 //! No process that `exec` starts outlives its run, whichever process is killed and whatever a program does to
 //! escape. No second copy of a program ever runs at the same time.
 
+use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
@@ -313,13 +314,90 @@ async fn programs_of_another_user_reach_neither_the_service_nor_its_files_and_en
     .await;
 }
 
+/// A program that exceeds each limit, then tries to raise one.
+const GREEDY: &str = r#"
+import os, resource, signal, sys
+folder = sys.argv[1]
+said = open(folder + "/said.new", "w")
+def tell(*words): print(*words, file=said, flush=True)
+try: [os.open("/dev/null", 0) for _ in range(1000)]
+except OSError as error: tell("files", error.errno)
+finally: os.closerange(said.fileno() + 1, 1000)
+try: bytearray(2 << 30)
+except MemoryError: tell("memory")
+if os.fork() == 0:
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    with open(folder + "/big", "wb") as big:
+        while True: big.write(bytes(1 << 16)); big.flush()
+_, status = os.wait()
+tell("file", os.WTERMSIG(status) == signal.SIGXFSZ, os.path.getsize(folder + "/big"))
+children = []
+try:
+    while len(children) < 1000:
+        child = os.fork()
+        if child == 0: signal.pause()
+        children.append(child)
+except OSError as error: tell("processes", error.errno, 0 < len(children) < 40)
+for child in children: os.kill(child, signal.SIGKILL)
+try: resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+except ValueError: tell("not raised")
+said.close()
+os.rename(folder + "/said.new", folder + "/said")
+signal.pause()
+"#;
+
 #[tokio::test]
-async fn a_user_that_does_not_exist_ends_the_service_with_the_cure() {
-    let mut cluster = Cluster::new("no-user");
-    cluster.extra.push(("EVERWATCH_SERVICE__EXEC__USER".to_owned(), "no-such-user".to_owned()));
-    let (code, said) = cluster.command(&["run", "service"]);
-    let told = "service.exec.user: this machine has no user `no-such-user`; create it, or name another one";
-    assert!(code == Some(2) && said.contains(told), "{code:?} {said}");
+async fn no_process_of_a_program_exceeds_its_limits_or_raises_them() {
+    let mut cluster = Cluster::new("greedy");
+    for (key, value) in [
+        ("USER", "daemon"),
+        ("LIMITS__OPEN_FILES", "40"),
+        ("LIMITS__PROCESSES", "40"),
+        ("LIMITS__FILE_SIZE", "1MiB"),
+        ("LIMITS__MEMORY", "1GiB"),
+    ] {
+        cluster.extra.push((format!("EVERWATCH_SERVICE__EXEC__{key}"), value.to_owned()));
+    }
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    // The interpreter that the virtual environment of the tests may be made of is not for everybody.
+    let spec = json!({"argv": ["/usr/bin/python3", "-c", GREEDY, folder.path()]});
+    cluster.api.create(json!({"name": "o", "kind": "exec", "spec": spec, "grace": "500ms"})).await;
+    let said = wait_for("the program to have tried everything", || async {
+        std::fs::read_to_string(folder.path().join("said")).map_err(|error| error.to_string())
+    })
+    .await;
+    let (too_many_files, again) = (nix::libc::EMFILE, nix::libc::EAGAIN);
+    let expected =
+        format!("files {too_many_files}\nmemory\nfile True 1048576\nprocesses {again} True\nnot raised\n");
+    assert_eq!(said, expected);
+    let running = cluster.api.observer("o").await;
+    assert_eq!((running.status, running.attempt), (Status::Processing, 1), "{running:?}");
+}
+
+#[tokio::test]
+async fn a_user_that_does_not_exist_and_a_limit_that_cannot_hold_end_the_service_with_the_cure() {
+    for (key, value, told) in [
+        (
+            "USER",
+            "no-such-user",
+            "service.exec.user: this machine has no user `no-such-user`; create it, or name another one",
+        ),
+        ("LIMITS__OPEN_FILES", "3", "service.exec.limits.open_files: at least 16, or 0 for no limit"),
+        (
+            "LIMITS__PROCESSES",
+            "10",
+            "service.exec.limits.processes: the kernel counts all processes of a user",
+        ),
+        ("LIMITS__MEMORY", "much", "`much` is not a size"),
+    ] {
+        let mut cluster = Cluster::new("no-user");
+        cluster.extra.push((format!("EVERWATCH_SERVICE__EXEC__{key}"), value.to_owned()));
+        let (code, said) = cluster.command(&["run", "service"]);
+        assert!(code == Some(2) && said.contains(told), "{key}: {code:?} {said}");
+    }
 }
 
 #[tokio::test]

@@ -1,14 +1,13 @@
 //! A service as a program: configuration, log, signals and health around [`crate::run`].
 
 mod health;
-mod limits;
 mod resources;
 mod settings;
 mod shutdown;
 mod stderr;
 mod telemetry;
 
-pub use limits::{SizeLimitText, TimeLimitText};
+pub use crate::limit_text::{SizeLimitText, TimeLimitText};
 pub use settings::{
     Broker, CapacityText, Log, LogFormat, Service as ServiceSection, Settings, SettingsError, Telemetry,
     check, load,

@@ -29,6 +29,7 @@ mod handle;
 pub mod host;
 mod host_info;
 pub mod kinds;
+mod limit_text;
 mod metric;
 mod reconnect;
 mod runtime;

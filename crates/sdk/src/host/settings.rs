@@ -4,9 +4,8 @@ mod broker;
 
 pub use broker::Broker;
 
-use super::limits::{SizeLimitText, TimeLimitText};
-use crate::kinds::exec::ENV_PASS;
 use crate::kinds::{ExecSettings, FilesSettings, HttpSettings, KindSettings, PostgresSettings};
+use crate::limit_text::{SizeLimitText, TimeLimitText};
 use crate::settings::{Capacity, ServiceSettings};
 use crate::tasks::secrets::SecretsSettings;
 use config::{Environment, File, FileFormat};
@@ -98,7 +97,7 @@ pub struct Service {
     /// Names of environment variables that specs may use as secrets.
     pub secrets_env: Vec<String>,
     /// `[service.exec]`
-    pub exec: Exec,
+    pub exec: ExecSettings,
     /// `[service.files]`
     pub files: Files,
     /// `[service.http]`
@@ -133,20 +132,6 @@ impl From<CapacityText> for String {
             Capacity::Fixed(slots) => slots.to_string(),
         }
     }
-}
-
-/// `[service.exec]`
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Exec {
-    /// Absolute paths of programs that `exec` may start; `*` is any.
-    pub allow: Vec<String>,
-    /// Names of variables that programs get from the service's environment.
-    pub env_pass: Vec<String>,
-    /// Names of variables that a spec may set; `*` is any except those that make programs load code.
-    pub env_allow: Vec<String>,
-    /// User of the programs, as a name or an id; empty: that of the service.
-    pub user: String,
 }
 
 /// `[service.files]`
@@ -218,18 +203,11 @@ impl Default for Service {
             listen: String::new(),
             secrets_dir: PathBuf::new(),
             secrets_env: Vec::new(),
-            exec: Exec::default(),
+            exec: ExecSettings::default(),
             files: Files::default(),
             http: HttpSettings::default(),
             postgres: Postgres::default(),
         }
-    }
-}
-
-impl Default for Exec {
-    fn default() -> Self {
-        let env_pass = ENV_PASS.map(str::to_owned).into();
-        Self { allow: Vec::new(), env_pass, env_allow: Vec::new(), user: String::new() }
     }
 }
 
@@ -409,10 +387,9 @@ impl Service {
     /// What the built-in kinds may do.
     #[must_use]
     pub fn kind_settings(&self, broker: &Broker) -> KindSettings {
-        let Exec { allow, env_pass, env_allow, user } = self.exec.clone();
         let Files { read, write } = self.files.clone();
         KindSettings {
-            exec: ExecSettings { allow, env_pass, env_allow, user, fence_after: broker.heartbeat },
+            exec: ExecSettings { fence_after: broker.heartbeat, ..self.exec.clone() },
             files: FilesSettings { read, write },
             http: self.http.clone(),
             postgres: PostgresSettings { allow: self.postgres.allow.clone() },

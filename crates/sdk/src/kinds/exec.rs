@@ -7,6 +7,7 @@
 
 mod channel;
 mod checks;
+mod confinement;
 mod descendants;
 mod descriptor;
 mod ending;
@@ -18,8 +19,8 @@ mod permit;
 mod run_as;
 mod spawn;
 
+pub use confinement::ResourceLimits;
 pub use helper::run_helper_if_asked;
-pub(crate) use permit::ENV_PASS;
 pub use permit::ExecSettings;
 
 use super::spec::Count;

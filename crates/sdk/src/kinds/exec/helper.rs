@@ -6,7 +6,7 @@
 //! one leaves, and the inner one ends everything when the outer one is gone. No other signal ends them, because a
 //! process manager sends SIGTERM to all processes of a service at once.
 
-use super::run_as::RunAs;
+use super::confinement::Confinement;
 use super::{CHANNEL, HELPER, descendants, descriptor};
 use crate::boot_clock::boottime;
 use nix::errno::Errno;
@@ -39,29 +39,68 @@ pub(super) enum Channel {
     Comes,
 }
 
-/// The value of [`HELPER`] for the outer one.
-pub(super) fn outer(silence: Duration, channel: Channel, user: Option<RunAs>) -> String {
-    asked("outer", silence, (channel, user))
+/// What a process of this program that is started as a helper has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Starts the inner helper.
+    Outer,
+    /// Starts the program.
+    Inner,
+    /// Limits itself and becomes the program: limits that a helper set on itself would end it.
+    Become,
 }
 
-fn asked(which: &str, silence: Duration, (channel, user): (Channel, Option<RunAs>)) -> String {
-    let channel = if channel == Channel::Comes { "channel" } else { "none" };
-    let user = user.map(|user| format!(" {}", user.written())).unwrap_or_default();
-    format!("{which} {} {channel}{user}", silence.as_millis())
+/// What the helpers of one program are told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Orders {
+    /// Silence of the service that ends the program.
+    pub(super) silence: Duration,
+    pub(super) channel: Channel,
+    pub(super) confinement: Confinement,
+}
+
+impl Orders {
+    /// The value of [`HELPER`].
+    pub(super) fn written(&self, task: Task) -> String {
+        let task = match task {
+            Task::Outer => "outer",
+            Task::Inner => "inner",
+            Task::Become => "become",
+        };
+        let channel = if self.channel == Channel::Comes { "channel" } else { "none" };
+        format!("{task} {} {channel} {}", self.silence.as_millis(), self.confinement.written())
+    }
+
+    /// The inverse of [`Orders::written`].
+    fn read(text: &str) -> Option<(Task, Self)> {
+        let mut words = text.split(' ');
+        let task = match words.next()? {
+            "outer" => Task::Outer,
+            "inner" => Task::Inner,
+            "become" => Task::Become,
+            _ => return None,
+        };
+        let silence = Duration::from_millis(words.next()?.parse().ok()?);
+        let channel = if words.next()? == "channel" { Channel::Comes } else { Channel::None };
+        Some((task, Self { silence, channel, confinement: Confinement::read(words.next()?)? }))
+    }
 }
 
 /// To be called first thing in `main`, before any thread: if this process was started as a helper, it
 /// does that work and never returns.
 pub fn run_helper_if_asked() {
     let Ok(asked) = std::env::var(HELPER) else { return };
-    let mut words = asked.split(' ');
-    let is_outer = words.next() == Some("outer");
-    let limit = words.next().and_then(|limit| limit.parse().ok());
-    let limit = Duration::from_millis(limit.unwrap_or(5000));
-    let channel = if words.next() == Some("channel") { Channel::Comes } else { Channel::None };
-    let user = words.next().and_then(RunAs::read);
-    let helped = if is_outer { start_inner(limit, (channel, user)) } else { start_program(channel, user) };
-    let code = helped.and_then(|started| Helper::new(started)?.run(limit)).unwrap_or_else(|error| {
+    let helped = match Orders::read(&asked) {
+        Some((Task::Outer, orders)) => {
+            start_inner(&orders).and_then(|it| Helper::new(it)?.run(orders.silence))
+        }
+        Some((Task::Inner, orders)) => {
+            start_program(&orders).and_then(|it| Helper::new(it)?.run(orders.silence))
+        }
+        Some((Task::Become, orders)) => Err(become_program(orders.confinement)),
+        None => Err(std::io::Error::other(format!("{HELPER} is `{asked}`, which no service sets"))),
+    };
+    let code = helped.unwrap_or_else(|error| {
         let program = std::env::args().nth(1).unwrap_or_default();
         // The service logs its children's standard error.
         let said = format!("{program} could not be started: {error}\n");
@@ -105,13 +144,12 @@ fn can_be_survived(signal: i32) -> bool {
     !others.contains(&signal)
 }
 
-fn start_inner(limit: Duration, (channel, user): (Channel, Option<RunAs>)) -> std::io::Result<Started> {
-    let mut command = Command::new("/proc/self/exe");
-    command.args(std::env::args_os().skip(1));
-    command.env(HELPER, asked("inner", limit, (channel, user))).stdin(Stdio::piped());
+fn start_inner(orders: &Orders) -> std::io::Result<Started> {
+    let mut command = this_program(orders, Task::Inner);
+    command.stdin(Stdio::piped());
     // Closed here once the inner one has it: its end is the end of the program's processes.
     let mut passed = None;
-    if channel == Channel::Comes {
+    if orders.channel == Channel::Comes {
         let received = descriptor::receive(std::io::stdin())?;
         command.env(CHANNEL, descriptor::pass_on(&received)?.to_string());
         passed = Some(received);
@@ -121,14 +159,41 @@ fn start_inner(limit: Duration, (channel, user): (Channel, Option<RunAs>)) -> st
     started
 }
 
-fn start_program(channel: Channel, user: Option<RunAs>) -> std::io::Result<Started> {
+/// A command that does another task of the same orders.
+fn this_program(orders: &Orders, task: Task) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(std::env::args_os().skip(1)).env(HELPER, orders.written(task));
+    command
+}
+
+/// The program with its arguments, as its user. The helpers keep the user of the service, so that the program cannot end
+/// them.
+fn program(confinement: Confinement) -> std::io::Result<Command> {
     let mut arguments = std::env::args_os().skip(1);
     let program = arguments.next().ok_or_else(|| std::io::Error::other("no program"))?;
     let mut command = Command::new(program);
-    // The helpers keep the user of the service, so that the program cannot end them.
-    user.map_or(Ok(()), |user| user.apply(&mut command))?;
-    let started = Started::spawn(command.args(arguments).env_remove(HELPER).stdin(Stdio::null()))?;
-    if channel == Channel::Comes {
+    command.args(arguments).env_remove(HELPER);
+    confinement.apply_user(&mut command)?;
+    Ok(command)
+}
+
+/// Returns only if that fails.
+fn become_program(confinement: Confinement) -> std::io::Error {
+    let limited = confinement.limit_this_process();
+    match limited.and_then(|()| program(confinement)) {
+        Ok(mut command) => command.exec(),
+        Err(error) => error,
+    }
+}
+
+fn start_program(orders: &Orders) -> std::io::Result<Started> {
+    let mut command = if orders.confinement.has_limits() {
+        this_program(orders, Task::Become)
+    } else {
+        program(orders.confinement)?
+    };
+    let started = Started::spawn(command.stdin(Stdio::null()))?;
+    if orders.channel == Channel::Comes {
         // Inherited, and passed on to the program.
         let inherited = std::env::var(CHANNEL).ok().and_then(|number| number.parse::<RawFd>().ok());
         if let Some(inherited) = inherited.filter(|number| *number > 2) {

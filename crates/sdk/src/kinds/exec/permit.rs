@@ -1,6 +1,7 @@
 //! What a spec of `exec` may have: which program, which environment, which folder. Knows no process.
 
-use super::run_as::RunAs;
+use super::confinement::{Confinement, ResourceLimits};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::Duration;
 const ANY: &str = "*";
 
 /// The names that programs get from the service's own environment unless the configuration says otherwise.
-pub(crate) const ENV_PASS: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+const ENV_PASS: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
 /// Names by which a program loads or runs code that its caller chooses. A `*` at the end: all that begin so.
 const NEVER: [&str; 44] = [
@@ -60,8 +61,9 @@ const NEVER: [&str; 44] = [
     "TRACE*",
 ];
 
-/// What the `exec` of a service may do.
-#[derive(Debug, Clone)]
+/// `[service.exec]`: what the `exec` of a service may do.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ExecSettings {
     /// Absolute paths of programs that may be started, as they are written in `argv[0]`; `*` is any program, found
     /// by `PATH` if it is not absolute.
@@ -72,8 +74,15 @@ pub struct ExecSettings {
     pub env_allow: Vec<String>,
     /// User of the programs, as a name or an id; empty: that of the service.
     pub user: String,
+    /// What the kernel lets the processes of a program have.
+    pub limits: ResourceLimits,
     /// Silence of the service after which its children are killed.
+    #[serde(skip, default = "fence_after")]
     pub fence_after: Duration,
+}
+
+fn fence_after() -> Duration {
+    Duration::from_secs(5)
 }
 
 impl Default for ExecSettings {
@@ -84,7 +93,8 @@ impl Default for ExecSettings {
             env_pass: ENV_PASS.map(str::to_owned).into(),
             env_allow: Vec::new(),
             user: String::new(),
-            fence_after: Duration::from_secs(5),
+            limits: ResourceLimits::default(),
+            fence_after: fence_after(),
         }
     }
 }
@@ -109,8 +119,15 @@ impl ExecSettings {
         if let Some(name) = self.env_allow.iter().find(|it| is_never_allowed(it)) {
             return Err(format!("env_allow: {}; remove it", never(name)));
         }
-        let user = RunAs::named(&self.user).map_err(|why| format!("user: {why}"))?;
-        user.map_or(Ok(()), RunAs::check).map_err(|why| format!("user: {why}"))
+        self.confinement()?.check()
+    }
+
+    /// The user and the limits of programs.
+    ///
+    /// # Errors
+    /// Names the key of `[service.exec]` and the cure.
+    pub(super) fn confinement(&self) -> Result<Confinement, String> {
+        Confinement::new(&self.user, self.limits)
     }
 
     /// The program that `argv[0]` means.

@@ -1,10 +1,11 @@
 //! Starts programs under the helpers: what a spec comes to on this service.
 
 use super::channel::Channel;
+use super::confinement::Confinement;
 use super::family::{Family, Parts};
+use super::helper::{self, Orders, Task};
 use super::output::Output;
-use super::run_as::RunAs;
-use super::{CHANNEL, Exec, ExecSettings, HELPER, descriptor, ending, helper, permit};
+use super::{CHANNEL, Exec, ExecSettings, HELPER, descriptor, ending, permit};
 use crate::safety::child_watchdog::ChildWatchdogs;
 use crate::{Context, Error};
 use everwatch_core::clock::Timestamp;
@@ -37,7 +38,7 @@ pub(super) struct Spawner<'a> {
     ctx: &'a Context,
     program: Allowed<'a>,
     environment: BTreeMap<String, OsString>,
-    user: Option<RunAs>,
+    confinement: Confinement,
     cwd: Option<&'a Path>,
 }
 
@@ -61,7 +62,7 @@ impl<'a> Spawner<'a> {
             ctx,
             program: allowed("argv", &spec.argv, settings, cwd)?,
             environment: settings.environment(&spec.env, |name| std::env::var_os(name))?,
-            user: RunAs::named(&settings.user)?,
+            confinement: settings.confinement().map_err(|why| format!("[service.exec] {why}"))?,
             cwd,
         })
     }
@@ -138,7 +139,8 @@ impl<'a> Spawner<'a> {
     ) -> Result<Family, Error> {
         let silence = self.pulses.silence(self.settings.fence_after);
         let has_channel = if channel.is_some() { helper::Channel::Comes } else { helper::Channel::None };
-        command.env(HELPER, helper::outer(silence, has_channel, self.user));
+        let orders = Orders { silence, channel: has_channel, confinement: self.confinement };
+        command.env(HELPER, orders.written(Task::Outer));
         let (pipe, channel) = match channel {
             None => (None, None),
             Some((stream, of_program, channel)) => {

@@ -1,0 +1,169 @@
+//! What confines the processes of a program: another user, and limits of the kernel.
+
+use super::run_as::RunAs;
+use crate::limit_text::SizeLimitText;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+use std::process::Command;
+
+/// Fewer than a shell needs.
+const OPEN_FILES_MIN: u64 = 16;
+/// Stands for no user.
+const NONE: &str = "-";
+
+/// `[service.exec.limits]`: what the kernel lets every process of a program have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResourceLimits {
+    /// Open file descriptors of one process; 0 is no limit.
+    pub open_files: u64,
+    /// Processes and threads that the user of the programs has on this machine; 0 is no limit.
+    pub processes: u64,
+    /// The size of a file that a process writes.
+    pub file_size: SizeLimitText,
+    /// The address space of one process.
+    pub memory: SizeLimitText,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self { open_files: 0, processes: 0, file_size: SizeLimitText(None), memory: SizeLimitText(None) }
+    }
+}
+
+impl ResourceLimits {
+    /// # Errors
+    /// Names the key below `limits` and the cure.
+    fn check(self, user: Option<RunAs>) -> Result<(), String> {
+        if (1..OPEN_FILES_MIN).contains(&self.open_files) {
+            return Err(format!("open_files: at least {OPEN_FILES_MIN}, or 0 for no limit"));
+        }
+        if self.processes > 0 && user.is_none() {
+            return Err("processes: the kernel counts all processes of a user, also the threads of this service; set \
+                        service.exec.user to a user of its own"
+                .to_owned());
+        }
+        Ok(())
+    }
+
+    fn set(self) -> impl Iterator<Item = (Resource, u64)> {
+        [
+            (Resource::RLIMIT_NOFILE, self.open_files),
+            (Resource::RLIMIT_NPROC, self.processes),
+            (Resource::RLIMIT_FSIZE, self.file_size.0.unwrap_or(0)),
+            (Resource::RLIMIT_AS, self.memory.0.unwrap_or(0)),
+        ]
+        .into_iter()
+        .filter(|(_, limit)| *limit > 0)
+    }
+}
+
+/// The user and the limits of one program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Confinement {
+    user: Option<RunAs>,
+    limits: ResourceLimits,
+}
+
+impl Confinement {
+    /// # Errors
+    /// Names the key of `[service.exec]` and the cure, if the user does not exist or a limit cannot hold.
+    pub(super) fn new(user: &str, limits: ResourceLimits) -> Result<Self, String> {
+        let user = RunAs::named(user).map_err(|why| format!("user: {why}"))?;
+        limits.check(user).map_err(|why| format!("limits.{why}"))?;
+        Ok(Self { user, limits })
+    }
+
+    /// Refuses what this process may not do.
+    ///
+    /// # Errors
+    /// Names the key of `[service.exec]` and the cure.
+    pub(super) fn check(self) -> Result<(), String> {
+        self.user.map_or(Ok(()), RunAs::check).map_err(|why| format!("user: {why}"))
+    }
+
+    /// Whether a process must limit itself before it becomes the program.
+    pub(super) fn has_limits(self) -> bool {
+        self.limits.set().next().is_some()
+    }
+
+    /// Limits this process for as long as it lives, and everything that it starts.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(super) fn limit_this_process(self) -> std::io::Result<()> {
+        for (resource, limit) in self.limits.set() {
+            let (_, most) = getrlimit(resource)?;
+            // A process without privileges may not raise its limits.
+            let limit = if most == RLIM_INFINITY { limit } else { limit.min(most) };
+            setrlimit(resource, limit, limit)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a command run as the user.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(super) fn apply_user(self, command: &mut Command) -> std::io::Result<()> {
+        self.user.map_or(Ok(()), |user| user.apply(command))
+    }
+
+    /// For the value of an environment variable, without spaces.
+    pub(super) fn written(self) -> String {
+        let user = self.user.map_or_else(|| NONE.to_owned(), RunAs::written);
+        let ResourceLimits { open_files, processes, file_size, memory } = self.limits;
+        let [file_size, memory] = [file_size, memory].map(|size| size.0.unwrap_or(0));
+        format!("{user},{open_files},{processes},{file_size},{memory}")
+    }
+
+    /// The inverse of [`Confinement::written`].
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let mut parts = text.split(',');
+        let user = match parts.next()? {
+            NONE => None,
+            user => Some(RunAs::read(user)?),
+        };
+        let mut number = || parts.next()?.parse::<u64>().ok();
+        let (open_files, processes) = (number()?, number()?);
+        let mut size = || number().map(|bytes| SizeLimitText(Some(bytes).filter(|bytes| *bytes > 0)));
+        let limits = ResourceLimits { open_files, processes, file_size: size()?, memory: size()? };
+        Some(Self { user, limits })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_for_the_helpers_is_read_by_them() {
+        let some =
+            ResourceLimits { open_files: 64, memory: SizeLimitText(Some(1 << 30)), ..Default::default() };
+        for (user, limits, written) in [
+            ("", ResourceLimits::default(), "-,0,0,0,0"),
+            ("root", some, "0:0,64,0,0,1073741824"),
+            (
+                "root",
+                ResourceLimits { processes: 9, file_size: SizeLimitText(Some(7)), ..some },
+                "0:0,64,9,7,1073741824",
+            ),
+        ] {
+            let it = Confinement::new(user, limits).unwrap();
+            assert_eq!((it.written().as_str(), Confinement::read(written)), (written, Some(it)));
+        }
+        assert_eq!(["", "-", "-,1,2,3", "-,a,0,0,0", "x,0,0,0,0"].map(Confinement::read), [None; 5]);
+    }
+
+    #[test]
+    fn limits_that_cannot_hold_name_the_key_and_the_cure() {
+        let refused = |limits| Confinement::new("", limits).unwrap_err();
+        let files = refused(ResourceLimits { open_files: 3, ..Default::default() });
+        assert_eq!(files, "limits.open_files: at least 16, or 0 for no limit");
+        let processes = refused(ResourceLimits { processes: 5, ..Default::default() });
+        assert!(
+            processes.starts_with("limits.processes:") && processes.contains("service.exec.user"),
+            "{processes}"
+        );
+    }
+}
