@@ -61,7 +61,7 @@ impl Going {
     }
 
     async fn start(&self, on_failure: &str) -> Rollout {
-        let body = json!({"name": on_failure, "selector": {"labels": {"wave": "x"}},
+        let body = json!({"name": on_failure, "selector": {"label_selector": "wave in (x, y)"},
             "patch": {"spec": {"argv": ["/bin/sh", "-c", AFTER]}}, "max_parallel": PARALLEL, "healthy_for": "2s",
             "timeout": "1m", "on_failure": on_failure});
         self.api.done("POST", "/v1/rollouts", Some(body), 201).await

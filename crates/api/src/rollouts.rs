@@ -18,6 +18,9 @@ pub struct RolloutSelector {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(required = false)]
     pub labels: BTreeMap<String, String>,
+    /// More requirements of the labels, such as `tier in (gold, silver), !old`; all must match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<String>,
     /// Missing: observers of all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,

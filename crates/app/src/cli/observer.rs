@@ -178,7 +178,7 @@ impl ListArgs {
 }
 
 /// The text of a valid selector.
-fn selector(text: &str) -> Result<String, String> {
+pub(super) fn selector(text: &str) -> Result<String, String> {
     text.parse::<Selector>().map(|_| text.to_owned())
 }
 

@@ -1,6 +1,6 @@
 //! Commands about rollouts.
 
-use super::observer::status;
+use super::observer::{selector, status};
 use super::{Labels, OutputArgs, Watched};
 use clap::{Args, Subcommand};
 use everwatch_core::record::status::Status;
@@ -57,6 +57,9 @@ pub(crate) struct Start {
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) labels: Labels,
+    /// Match labels: key=value, key!=value, 'key in (a, b)', 'key notin (a, b)', key, '!key'; comma-separated
+    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
+    pub(crate) selector: Option<String>,
     /// Match this kind
     #[arg(long)]
     pub(crate) kind: Option<String>,

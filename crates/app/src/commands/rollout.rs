@@ -62,6 +62,7 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
     };
     let selector = api::RolloutSelector {
         labels: asked.labels.labels.into_iter().collect(),
+        label_selector: asked.selector,
         namespace: client.namespace().map(str::to_owned),
         kind: asked.kind,
         pool: asked.pool,

@@ -207,11 +207,15 @@ fn selected(selector: &RolloutSelector) -> Result<Filter, Problem> {
         kind: word("kind", selector.kind.as_ref())?,
         pool: word("pool", selector.pool.as_ref())?,
         labels: selector.labels.clone(),
+        selector: word("label_selector", selector.label_selector.as_ref())?.unwrap_or_default(),
         q: selector.q.clone(),
         ..Filter::default()
     };
     if filter == Filter::default() {
-        return Err(wrong("/selector", "give at least one of labels, namespace, kind, pool, status and q"));
+        return Err(wrong(
+            "/selector",
+            "give at least one of labels, label_selector, namespace, kind, pool, status and q",
+        ));
     }
     Ok(filter)
 }

@@ -50,6 +50,8 @@ async fn a_wrong_rollout_is_refused_by_field() {
         ("selector", json!({}), "/selector"),
         ("selector", json!({"labels": {"app": "y"}}), "/selector"),
         ("selector", json!({"status": ["Sleeping"]}), "/selector/status"),
+        ("selector", json!({"label_selector": "app in x"}), "/selector/label_selector"),
+        ("selector", json!({"label_selector": "app notin (x)"}), "/selector"),
         ("selector", json!({"kind": "A B"}), "/selector/kind"),
         ("patch", json!({}), "/patch"),
         ("patch", json!([1]), "/patch"),
