@@ -20,7 +20,7 @@ use crate::record::service::ServiceRow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 use uuid::Uuid;
@@ -192,6 +192,8 @@ pub struct FleetFacts {
     pub safe_mode: Option<String>,
     /// The number of parked messages.
     pub parked: u64,
+    /// The pools whose work queues only one service at a time may consume.
+    pub single_pools: BTreeSet<Pool>,
     /// The slots that observers need, by pool.
     pub needed: BTreeMap<Pool, u64>,
     /// The oldest observers that wait for a slot.

@@ -27,6 +27,7 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     findings.extend(drains(fleet, facts.now));
     findings.extend(stalls::findings(&fleet.services));
     findings.extend(waiting(fleet, facts.now));
+    findings.extend(disagreeing(fleet));
     findings.extend(capacity::findings(fleet));
     findings
         .extend(fleet.unreadable.iter().take(NAMED_MAX).map(|row| unreadable(row, fleet.unreadable.len())));
@@ -101,6 +102,26 @@ fn skew(fleet: &FleetFacts, manager_ahead_ms: i64) -> Vec<Finding> {
         }
     };
     clocks.chain(manager).map(finding).collect()
+}
+
+/// The broker refuses a service that declares the work queue of a single pool as an ordinary one, or the reverse. It cannot
+/// refuse one whose broker user may not declare queues.
+fn disagreeing(fleet: &FleetFacts) -> Vec<Finding> {
+    let is_single = |service: &ServiceRow| fleet.single_pools.contains(&service.registration.pool);
+    let disagreeing = fleet.services.iter().filter(|it| it.registration.pool_single != is_single(it));
+    let finding = |service: &ServiceRow| {
+        let (name, pool) = (&service.registration.name, &service.registration.pool);
+        let (is, setting) = if is_single(service) { ("single", "true") } else { ("not single", "false") };
+        Finding {
+            code: "pool-single",
+            severity: Severity::Warning,
+            subject: format!("service {name}"),
+            what: format!("pool {pool} is {is}, but the service has another service.pool_single"),
+            why: "managers and the service disagree about which slots of the pool are free".to_owned(),
+            cure: format!("set service.pool_single = {setting} for {name}, and restart it"),
+        }
+    };
+    disagreeing.take(NAMED_MAX).map(finding).collect()
 }
 
 fn namesakes(fleet: &FleetFacts) -> Vec<Finding> {

@@ -14,6 +14,7 @@ fn pool(sizes: &'static [u32], held: u32, needed: u64) -> impl FnOnce(&mut Facts
             service
         });
         fleet(facts).services = services.collect();
+        fleet(facts).single_pools = [Pool::default()].into();
         fleet(facts).needed = [(Pool::default(), needed)].into();
     }
 }
@@ -30,4 +31,22 @@ fn each_standby_of_a_single_pool_needs_a_slot_for_every_observer() {
     assert_eq!(small.cure, "`everwatch service capacity s3 10`");
     let full = diagnosed(pool(&[10, 20, 30], 10, 11)).remove(0);
     assert_eq!(full.what, "11 observers for 10 slots of one service: 1 wait");
+}
+
+#[test]
+fn a_service_that_disagrees_about_its_pool_is_found() {
+    let disagrees = |facts: &mut Facts| {
+        pool(&[10, 10, 10], 10, 10)(facts);
+        fleet(facts).services[1].registration.pool_single = false;
+    };
+    assert_eq!(found(disagrees), ["Warning pool-single service s2", "Info headroom pool default"]);
+    assert_eq!(diagnosed(disagrees).remove(0).cure, "set service.pool_single = true for s2, and restart it");
+    let ordinary = |facts: &mut Facts| {
+        pool(&[10, 10, 10], 10, 10)(facts);
+        fleet(facts).single_pools.clear();
+    };
+    let all = diagnosed(ordinary);
+    let told =
+        all.iter().filter(|it| it.code == "pool-single" && it.what.starts_with("pool default is not single"));
+    assert_eq!(told.count(), 3, "{all:?}");
 }

@@ -75,6 +75,7 @@ async fn fleet(records: &Records) -> Result<FleetFacts, StoreError> {
         restarting: oldest(records, Filter { health: vec![Health::Restarting], ..Filter::default() }).await?,
         failed: oldest(records, of_status(Status::Failed)).await?,
         timed_out: services.iter().filter_map(timed_out).collect(),
+        single_pools: (*records.single_pools()).clone(),
         registered_lately,
         ended_lately,
         unreadable: records.store.unreadable().await?.into_iter().map(unreadable).collect(),
