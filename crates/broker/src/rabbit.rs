@@ -322,10 +322,16 @@ fn explain(node: &AMQPUri, error: &lapin::Error) -> ConnectError {
     // full.
     let passes = text.contains("is down") || text.contains("limit");
     match code {
+        403 if text.contains("access to queue") || text.contains("access to exchange") => {
+            ConnectError::Refused(format!(
+                "RabbitMQ at {place} does not give user {user} the permissions that Everwatch needs in vhost {vhost} ({text}): \
+                 run the commands that `everwatch broker permissions --vhost {vhost}` prints"
+            ))
+        }
         403 | 530 if text.contains("vhost") && !passes => ConnectError::Refused(format!(
             "RabbitMQ at {place} does not let user {user} into vhost {vhost} ({text}): \
-             `rabbitmqctl add_vhost {vhost}` if it is missing, then \
-             `rabbitmqctl set_permissions -p {vhost} {user} '.*' '.*' '.*'`"
+             `rabbitmqctl add_vhost {vhost}` if it is missing, then run the commands that `everwatch broker permissions \
+             --vhost {vhost}` prints"
         )),
         403 | 530 if !passes => ConnectError::Refused(format!(
             "RabbitMQ at {place} refuses user {user} ({text}): check user and password in the broker URL \

@@ -160,11 +160,20 @@ async fn a_session_outlives_thousands_of_questions_about_others() {
     let (session, other) = (broker.connect("asks").await.unwrap(), broker.connect("lives").await.unwrap());
     let queue = format!("{}commands.x", prefix());
     other.declare(&queue, &QueueKind::Exclusive).await.unwrap();
+    let (missing, foreign) = (format!("{}work.missing", prefix()), format!("{}work.foreign", prefix()));
+    other.declare(&foreign, &QueueKind::Heartbeats).await.unwrap();
     for round in 0..1100 {
         let gone = format!("{queue}.gone");
-        let (alive, gone) = tokio::join!(session.fate(&queue), session.fate(&gone));
+        let (alive, gone, depth, declared) = tokio::join!(
+            session.fate(&queue),
+            session.fate(&gone),
+            session.depth(&missing),
+            session.declare(&foreign, &QueueKind::SingleActive),
+        );
         let fates = (alive.unwrap(), gone.unwrap());
         assert_eq!(fates, (OwnerLiveness::Alive, OwnerLiveness::Gone), "round {round}");
+        assert!(matches!(depth, Err(BrokerError::NoQueue(_))), "round {round}: {depth:?}");
+        assert!(matches!(declared, Err(BrokerError::Refused(_))), "round {round}: {declared:?}");
     }
     within(session.probe()).await.unwrap();
     within(session.depth(&queue)).await.unwrap_err();

@@ -1,9 +1,9 @@
-//! Queries about queues of other sessions, on a separate connection.
+//! Queries that the broker may refuse, on a separate connection.
 //!
-//! RabbitMQ closes a channel that queries an exclusive queue of another session, and lapin never reuses the
-//! number of such a channel. If the session sent these queries on its own connection, it would run out of
-//! channels after some 2,000 queries; managers query each suspect once a second. This connection can be
-//! replaced without ending the session.
+//! RabbitMQ closes a channel that queries a missing queue or an exclusive queue of another session, and lapin never
+//! reuses the number of such a channel. If the session sent these queries on its own connection, it would run out of
+//! channels after some 2,000 queries; managers query each suspect once a second, and the doctor looks for queues that
+//! are not there. This connection can be replaced without ending the session.
 
 use super::channel::open_channel;
 use super::nodes::Nodes;
@@ -11,7 +11,7 @@ use super::{AmqpRuntime, TlsFiles, dial};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::uri::AMQPUri;
-use lapin::{Connection, Queue};
+use lapin::{Channel, Connection, Queue};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
@@ -38,9 +38,14 @@ impl Asking {
         Self { node, nodes, tls, name, runtime, open: Mutex::default() }
     }
 
+    /// A channel for one query.
+    pub(super) async fn channel(&self) -> lapin::Result<Channel> {
+        open_channel(self.connection().await?.as_ref()).await
+    }
+
     /// Passively declares a queue.
     pub(super) async fn look(&self, queue: &str) -> lapin::Result<Queue> {
-        let channel = open_channel(self.connection().await?.as_ref()).await?;
+        let channel = self.channel().await?;
         let options = QueueDeclareOptions::default().passive();
         channel.queue_declare(queue.into(), options, FieldTable::default()).await
     }

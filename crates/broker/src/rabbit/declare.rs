@@ -6,7 +6,7 @@ use super::session::RabbitSession;
 use crate::port::{BrokerError, Declared, Depth, OwnerLiveness, QueueKind, explain_refusal};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{ExchangeKind, Queue};
+use lapin::{Channel, ExchangeKind, Queue};
 
 /// The queue arguments. Every version from 3.10 to 4.3 accepts them, also when the queue is declared again.
 pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTable {
@@ -66,29 +66,52 @@ fn options(kind: &QueueKind) -> QueueDeclareOptions {
     }
 }
 
+/// A failure of the connection for queries does not end the session.
+fn unanswered(queue: &str, error: &lapin::Error) -> BrokerError {
+    BrokerError::Silent(format!("{queue} ({error})"))
+}
+
 impl RabbitSession {
     /// Declares the queue and its exchanges, and binds it.
     pub(super) async fn declare_queue(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
         let found = self.find(queue).await?;
-        self.declare_found(queue, kind).await.map_err(|(_, error)| error)?;
-        Ok(found)
+        // Only the connection that declares an exclusive queue can consume from it. The doctor declares the others again
+        // and again, and the broker may refuse each of these declarations.
+        let channel = match kind {
+            QueueKind::Exclusive => self.channel(queue).await?,
+            _ => self.asking.channel().await.map_err(|error| unanswered(queue, &error))?,
+        };
+        match self.declare_found(queue, kind, &channel).await {
+            Ok(()) => Ok(found),
+            Err((_, error)) => {
+                // Services need the exchanges of a pool even if the broker refuses the arguments of its queue.
+                self.ensure_exchanges(queue).await?;
+                Err(error)
+            }
+        }
     }
 
     /// The same for a user that may not declare the queue.
     pub(super) async fn ensure_queue(&self, queue: &str, kind: &QueueKind) -> Result<Declared, BrokerError> {
         let found = self.find(queue).await?;
         if found == Declared::Created || !self.exchanges.is_restricted() {
-            match self.declare_found(queue, kind).await {
+            let channel = self.channel(queue).await?;
+            match self.declare_found(queue, kind, &channel).await {
                 Ok(()) => return Ok(found),
                 Err((ACCESS_REFUSED, _)) if found == Declared::Existed => self.exchanges.set_restricted(),
                 Err((_, error)) => return Err(error),
             }
         }
+        self.ensure_exchanges(queue).await?;
+        self.publisher.expect_queue(queue).await?;
+        Ok(found)
+    }
+
+    async fn ensure_exchanges(&self, queue: &str) -> Result<(), BrokerError> {
         for exchange in self.topology.exchanges_with(queue) {
             self.ensure_exchange(&exchange, ExchangeKind::Direct).await?;
         }
-        self.publisher.expect_queue(queue).await?;
-        Ok(found)
+        Ok(())
     }
 
     async fn find(&self, queue: &str) -> Result<Declared, BrokerError> {
@@ -101,8 +124,12 @@ impl RabbitSession {
 
     /// Declares the queue even if it exists: a passive declaration does not compare the arguments. Binds it even if it
     /// exists: it may be older than its exchange. With an error: the broker's reply code, 0 if it has none.
-    async fn declare_found(&self, queue: &str, kind: &QueueKind) -> Result<(), (u16, BrokerError)> {
-        let channel = self.channel(queue).await.map_err(|error| (0, error))?;
+    async fn declare_found(
+        &self,
+        queue: &str,
+        kind: &QueueKind,
+        channel: &Channel,
+    ) -> Result<(), (u16, BrokerError)> {
         let arguments = arguments(&self.prefix, queue, kind);
         channel.queue_declare(queue.into(), options(kind), arguments).await.map_err(|e| {
             let error = match self.shared.fail(&e, queue) {
@@ -116,9 +143,7 @@ impl RabbitSession {
             (code(&e), error)
         })?;
         let bound = async {
-            for exchange in self.topology.exchanges_with(queue) {
-                self.ensure_exchange(&exchange, ExchangeKind::Direct).await?;
-            }
+            self.ensure_exchanges(queue).await?;
             self.bind_by_key(queue, (&self.topology.exchange_of(queue), queue)).await?;
             if *kind != QueueKind::Exclusive {
                 self.publisher.expect_queue(queue).await?;
@@ -129,7 +154,15 @@ impl RabbitSession {
     }
 
     pub(super) async fn depth_of(&self, queue: &str) -> Result<Depth, BrokerError> {
-        let seen = self.look(queue).await.map_err(|e| self.shared.fail(&e, queue))?;
+        let seen = match self.asking.look(queue).await {
+            Ok(seen) => seen,
+            Err(error) => match code(&error) {
+                // Only the connection that declared an exclusive queue can query it.
+                RESOURCE_LOCKED => self.look(queue).await.map_err(|error| self.shared.fail(&error, queue))?,
+                0 => return Err(unanswered(queue, &error)),
+                _ => return Err(self.shared.fail(&error, queue)),
+            },
+        };
         Ok(Depth { ready: seen.message_count(), consumers: seen.consumer_count() })
     }
 
@@ -139,8 +172,7 @@ impl RabbitSession {
             Err(error) => match code(&error) {
                 RESOURCE_LOCKED => Ok(OwnerLiveness::Alive),
                 NOT_FOUND => Ok(OwnerLiveness::Gone),
-                // A failure of the query connection does not end the session.
-                _ => Err(BrokerError::Silent(format!("{queue} ({error})"))),
+                _ => Err(unanswered(queue, &error)),
             },
         }
     }
