@@ -100,7 +100,11 @@ impl World {
     pub(crate) async fn start() -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let broker = Broker::from_environment(scratch.path());
-        let mut cluster = Cluster::new("chaos").on(&broker.urls.join(",")).with_test_kinds();
+        let cluster = Cluster::new("chaos").with_test_kinds();
+        let mut cluster = match &broker.own {
+            Some(node) => cluster.on_node(node),
+            None => cluster.on(&broker.urls.join(",")),
+        };
         let on_sqlite = std::env::var("EVERWATCH_CHAOS_STORE").is_ok_and(|store| store == "sqlite");
         let postgres = (!on_sqlite).then(|| Server::start(&scratch.path().join("postgres")));
         if let Some(server) = &postgres {

@@ -12,7 +12,7 @@ const OBSERVERS: usize = 12;
 async fn after_a_full_blackout_every_observer_runs_again() {
     let scratch = tempfile::tempdir().unwrap();
     let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=315360000000"]);
-    let mut cluster = Cluster::new("blackout").on(&node.url).with_test_kinds();
+    let mut cluster = Cluster::new("blackout").on_node(&node).with_test_kinds();
     let folder = begin(&mut cluster).await;
     node.until_kept(&format!("{}work.default", cluster.prefix)).await;
     let before = epochs(&cluster).await;
@@ -31,7 +31,7 @@ async fn after_a_full_blackout_every_observer_runs_again() {
 async fn a_broker_that_goes_and_comes_back_is_survived_without_any_other_restart() {
     let scratch = tempfile::tempdir().unwrap();
     let node = Node::start(&scratch.path().join("node"), &["consumer_timeout=315360000000"]);
-    let mut cluster = Cluster::new("broker-away").on(&node.url).with_test_kinds();
+    let mut cluster = Cluster::new("broker-away").on_node(&node).with_test_kinds();
     let folder = begin(&mut cluster).await;
     node.until_kept(&format!("{}work.default", cluster.prefix)).await;
     let before = epochs(&cluster).await;

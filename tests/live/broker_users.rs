@@ -20,7 +20,18 @@ impl Users {
     async fn create(cluster: &Cluster, vhost: &str) -> Self {
         let management = Management::new(from_environment("EVERWATCH_TEST_MANAGEMENT_URL"));
         management.expect("PUT", &format!("/api/vhosts/{vhost}"), json!({})).await;
-        let arguments = ["broker", "permissions", "--pool", "default", "--pool", "team-b", "--vhost", vhost];
+        let arguments = [
+            "broker",
+            "permissions",
+            "--pool",
+            "default",
+            "--pool",
+            "team-b",
+            "--pool",
+            "team-c",
+            "--vhost",
+            vhost,
+        ];
         let (code, printed) = cluster.command(&arguments);
         assert_eq!(code, Some(0), "{printed}");
         let mut names = Vec::new();
@@ -110,11 +121,29 @@ async fn everything_works_with_a_broker_user_for_managers_and_one_for_each_pool(
     assert!(status < 300, "{status} {answer}");
     let on_b = |it: &Observer| it.status == Status::Processing && holder(it) == Some("b1");
     cluster.api.until_observer("oa", on_b).await;
+    // Managers declare a deleted queue again, because the services of its pool may not.
+    let before = cluster.api.observer("ob").await;
+    let queue = format!("/api/queues/{vhost}/{}work.team-b", cluster.prefix);
+    assert_eq!(users.management.call("DELETE", &queue).await.0, 204);
+    let again = |it: &Observer| it.status == Status::Processing && it.epoch > before.epoch;
+    cluster.api.until_observer("ob", again).await;
     for name in ["oa", "ob"] {
         cluster.api.call("DELETE", &format!("/v1/observers/{name}?wait=20s"), None).await;
         cluster.api.until_status(name, "Deleted").await;
     }
-    for process in ["manager", "a1", "a2", "b1"] {
+
+    // A pool that managers do not know yet.
+    let c = users.url("service-team-c");
+    let environment = [("EVERWATCH_SERVICE__POOL", "team-c")];
+    cluster.spawn_service_as("c1", 5, As { broker_url: &c, environment: &environment, ..As::default() });
+    wait_for("the service to name the command that creates its queue", || async {
+        let log = cluster.full_log("c1");
+        if log.contains("`everwatch pool create team-c`") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    assert_eq!(cluster.command(&["pool", "create", "team-c"]).0, Some(0));
+    cluster.until_active("c1").await;
+    for process in ["manager", "a1", "a2", "b1", "c1"] {
         let log = cluster.full_log(process);
         let refusals = log.lines().filter(|line| line.contains("ACCESS_REFUSED"));
         let unexpected: Vec<&str> = refusals.filter(|line| !line.contains("may not declare")).collect();

@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// A cluster on a private node whose management API the manager queries.
 fn on(node: &Node, name: &str) -> Cluster {
-    let mut cluster = Cluster::new(name).on(&node.url);
+    let mut cluster = Cluster::new(name).on_node(node);
     cluster.extra.push(("EVERWATCH_BROKER__MANAGEMENT_URL".to_owned(), node.management_url.clone()));
     cluster
 }

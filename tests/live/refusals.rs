@@ -72,14 +72,14 @@ async fn a_broker_user_without_rights_is_refused_by_name() {
     for role in ["manager", "service"] {
         let (code, said) = ends(&["run", role], with(&cluster, "EVERWATCH_BROKER__URL", &url)).await;
         assert_eq!(code, 1, "{said}");
-        assert!(said.contains(&user) && said.contains("set_permissions"), "{said}");
+        assert!(said.contains(&user) && said.contains("`everwatch broker permissions"), "{said}");
     }
     let nothing = json!({"configure": "^$", "write": "^$", "read": "^$"});
     management.expect("PUT", &format!("/api/permissions/%2f/{user}"), nothing).await;
     for role in ["manager", "service"] {
         let (code, said) = ends(&["run", role], with(&cluster, "EVERWATCH_BROKER__URL", &url)).await;
         assert_eq!(code, 1, "{said}");
-        assert!(said.contains(&user) && said.contains("set_permissions"), "{said}");
+        assert!(said.contains(&user) && said.contains("`everwatch broker permissions"), "{said}");
     }
 }
 

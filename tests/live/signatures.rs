@@ -182,6 +182,7 @@ async fn genuine_work_is_refused_in_the_queue_of_another_pool() {
     cluster.service("a", 10).await;
     let environment = [("EVERWATCH_SERVICE__POOL", "gpu")];
     let url = cluster.broker_url.clone();
+    assert_eq!(cluster.command(&["pool", "create", "gpu"]).0, Some(0));
     cluster.spawn_service_as("b", 10, As { broker_url: &url, environment: &environment, ..As::default() });
     cluster.until_active("b").await;
     let gpu = stranger.topology.work(&Pool::new("gpu").unwrap());

@@ -30,10 +30,8 @@ fn spawn(cluster: &mut Cluster, name: &str, single: bool) {
 async fn pool(broker: &str, single: bool) -> (Cluster, PathBuf) {
     let mut cluster = Cluster::new("single").on(broker).with_test_kinds().with_postgres();
     cluster.manager().await;
-    if single {
-        let made: Pool = cluster.api.done("PUT", "/v1/pools/feeds", Some(json!({"single": true})), 200).await;
-        assert!(made.single && !made.paused, "{made:?}");
-    }
+    let made: Pool = cluster.api.done("PUT", "/v1/pools/feeds", Some(json!({"single": single})), 200).await;
+    assert!(made.single == single && !made.paused, "{made:?}");
     for name in ["a", "b", "c"] {
         spawn(&mut cluster, name, single);
     }
@@ -170,10 +168,26 @@ async fn an_ordinary_pool_spreads_its_observers_over_its_services() {
     beacons::judge("ordinary pool, kill", &folder, |_| 0);
 }
 
+/// The broker does not refuse a service whose user may not declare the queue.
+#[tokio::test]
+async fn the_doctor_finds_a_service_that_takes_a_single_pool_for_an_ordinary_one() {
+    let mut cluster = Cluster::new("single-unlike").with_test_kinds();
+    cluster.manager().await;
+    assert_eq!(cluster.command(&["pool", "create", "feeds", "--single"]).0, Some(0));
+    spawn(&mut cluster, "right", true);
+    spawn(&mut cluster, "other", false);
+    wait_for("the doctor to find it", || async {
+        let found = cluster.api.findings().await;
+        let named = found.iter().find(|it| it.code == "pool-single").map(|it| it.subject.clone());
+        if named.as_deref() == Some("service other") { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+}
+
 /// Managers and services must agree; the first declaration of the work queue decides.
 #[tokio::test]
 async fn a_pool_is_single_for_all_or_for_none() {
-    let mut cluster = Cluster::new("single-or-not").with_test_kinds();
+    let mut cluster = Cluster::new("single-or-not").with_test_kinds().with_one_broker_user();
     cluster.manager().await;
     let created = cluster.command(&["pool", "create", "feeds", "--single"]);
     assert!(created.0 == Some(0) && created.1.contains("set service.pool_single"), "{created:?}");

@@ -183,7 +183,7 @@ async fn a_service_whose_log_is_stuck_ends_by_a_signal() {
 async fn the_heartbeat_that_the_broker_wants_is_the_one_that_fences() {
     let scratch = tempfile::tempdir().unwrap();
     let node = Node::start(&scratch.path().join("node"), &["heartbeat=3"]);
-    let mut cluster = Cluster::new("negotiated").on(&node.url).with_test_kinds();
+    let mut cluster = Cluster::new("negotiated").on_node(&node).with_test_kinds();
     cluster.extra.push(("EVERWATCH_BROKER__HEARTBEAT".to_owned(), "12s".to_owned()));
     cluster.manager().await;
     let api = cluster.api.clone();

@@ -37,9 +37,10 @@ async fn manager_and_service_work_over_tls_and_refuse_a_broker_they_cannot_trust
     let (folder, address) = (scratch.path().join("node"), free_address());
     let lines = certified(&folder, &address);
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let _node = Node::start(&folder, &lines);
+    let node = Node::start(&folder, &lines);
     let (_, port) = address.split_once(':').unwrap();
-    let mut cluster = Cluster::new("tls").on(&format!("amqps://guest:guest@localhost:{port}/%2f"));
+    let mut cluster = Cluster::new("tls").on_node(&node);
+    cluster.broker_url = format!("amqps://guest:guest@localhost:{port}/%2f");
 
     cluster.spawn_service("stranger", 1);
     wait_for("the service to say whom it does not trust", || async {
@@ -108,9 +109,10 @@ async fn a_broker_that_requires_client_certificates_gets_them_and_new_ones_need_
         "ssl_options.fail_if_no_peer_cert=true".to_owned(),
     ];
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let _node = Node::start(&folder, &lines);
+    let node = Node::start(&folder, &lines);
     let (_, port) = address.split_once(':').unwrap();
-    let mut cluster = Cluster::new("mtls").on(&format!("amqps://guest:guest@localhost:{port}/%2f"));
+    let mut cluster = Cluster::new("mtls").on_node(&node);
+    cluster.broker_url = format!("amqps://guest:guest@localhost:{port}/%2f");
     let mine = cluster.folder("mine");
     let key_of = |name: &str| format!("EVERWATCH_BROKER__TLS_{name}_FILE");
     cluster.extra.push((key_of("CA"), written(&own, &mine).display().to_string()));

@@ -1,6 +1,10 @@
 //! A deployment of real processes with its own prefix and database. Dropping it kills all processes.
 
+use crate::broker_users::BrokerUsers;
+use crate::brokers::management_url_of;
+pub use crate::brokers::{brokers, from_environment, further_brokers};
 use crate::http::Api;
+use crate::rabbitmq::Node;
 use crate::script;
 use crate::wait::wait_for;
 use everwatch_core::record::service::ServiceState;
@@ -19,7 +23,9 @@ pub struct Cluster {
     /// The first manager.
     pub api: Api,
     pub scratch: TempDir,
+    /// With the administrator of the broker; processes have users of their own.
     pub broker_url: String,
+    broker_users: BrokerUsers,
     pub prefix: String,
     store_url: String,
     listen: String,
@@ -34,28 +40,6 @@ pub struct Cluster {
     token: Option<String>,
     /// More environment for every process, as `EVERWATCH_SECTION__KEY`.
     pub extra: Vec<(String, String)>,
-}
-
-/// A URL from the environment that `tests/run` prepares.
-pub fn from_environment(variable: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run ./tests/run"))
-}
-
-/// The default broker, then every further version that is given, each with its label.
-pub fn brokers() -> Vec<(String, String)> {
-    let mut all = vec![("default".to_owned(), from_environment("EVERWATCH_TEST_AMQP_URL"))];
-    all.extend(further_brokers());
-    all
-}
-
-/// The versions that are given besides the default broker.
-pub fn further_brokers() -> Vec<(String, String)> {
-    let given = std::env::var("EVERWATCH_TEST_BROKERS").unwrap_or_default();
-    let one = |text: &str| {
-        let (version, url) = text.split_once('=').expect("EVERWATCH_TEST_BROKERS is version=url,...");
-        (version.trim().to_owned(), url.to_owned())
-    };
-    given.split(',').filter(|text| !text.is_empty()).map(one).collect()
 }
 
 /// The program under test.
@@ -84,10 +68,13 @@ impl Cluster {
         let scratch = tempfile::Builder::new().prefix("everwatch-live").tempdir().unwrap();
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let listen = free_address();
+        let prefix = format!("{name}-{}.", &unique[..8]);
+        let broker_url = from_environment("EVERWATCH_TEST_AMQP_URL");
         Self {
             api: Api::new(format!("http://{listen}")),
-            broker_url: from_environment("EVERWATCH_TEST_AMQP_URL"),
-            prefix: format!("{name}-{}.", &unique[..8]),
+            broker_users: BrokerUsers::new(management_url_of(&broker_url)),
+            broker_url,
+            prefix,
             store_url: format!("sqlite://{}", scratch.path().join("everwatch.db").display()),
             scratch,
             listen,
@@ -118,6 +105,22 @@ impl Cluster {
     #[must_use]
     pub fn on(mut self, broker_url: &str) -> Self {
         broker_url.clone_into(&mut self.broker_url);
+        self.broker_users = BrokerUsers::new(management_url_of(broker_url));
+        self
+    }
+
+    /// Without users of their own, as in a small deployment: every process has the permissions to do everything.
+    #[must_use]
+    pub fn with_one_broker_user(mut self) -> Self {
+        self.broker_users = BrokerUsers::new(None);
+        self
+    }
+
+    /// On a node of the test's own.
+    #[must_use]
+    pub fn on_node(mut self, node: &Node) -> Self {
+        self.broker_url.clone_from(&node.url);
+        self.broker_users = BrokerUsers::new(Some(node.management_url.clone()));
         self
     }
 
@@ -166,10 +169,11 @@ impl Cluster {
         path
     }
 
-    /// The environment of every process.
+    /// The environment of every process but services, which have another broker user.
     pub fn environment(&self) -> Vec<(String, String)> {
+        let broker_url = self.broker_users.url_of_managers(&self.prefix, &self.broker_url);
         let mut all: Vec<(String, String)> = [
-            ("EVERWATCH_BROKER__URL", self.broker_url.as_str()),
+            ("EVERWATCH_BROKER__URL", broker_url.as_str()),
             ("EVERWATCH_BROKER__PREFIX", &self.prefix),
             ("EVERWATCH_STORE__URL", &self.store_url),
             ("EVERWATCH_MANAGER__LISTEN", &self.listen),
@@ -330,7 +334,9 @@ impl Cluster {
     /// Starts a service that differs from the others, without waiting.
     pub fn spawn_service_as(&mut self, name: &str, capacity: u32, how: As<'_>) {
         let (capacity, listen) = (capacity.to_string(), free_address());
-        let mut own = service_environment(name, &capacity, &listen, how.broker_url).to_vec();
+        let pool = self.pool_of(how.environment);
+        let broker_url = self.broker_users.url_of_services(&self.prefix, &pool, how.broker_url);
+        let mut own = service_environment(name, &capacity, &listen, &broker_url).to_vec();
         own.extend_from_slice(how.environment);
         self.health.insert(name.to_owned(), listen.clone());
         let program = self.program(name, self.service_program.clone());
@@ -342,6 +348,13 @@ impl Cluster {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::null()).stderr(stderr);
         self.start_command(name, command, &own);
+    }
+
+    /// The pool of a service with this environment.
+    fn pool_of(&self, own: &[(&str, &str)]) -> String {
+        let common = self.extra.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let given = own.iter().copied().chain(common).find(|(key, _)| *key == "EVERWATCH_SERVICE__POOL");
+        given.map_or("default", |(_, pool)| pool).to_owned()
     }
 
     /// Sends `kill -9` and waits for the process to end.

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test says so by panicking")]
 
 pub mod beacons;
+pub mod broker_users;
+pub mod brokers;
 pub mod cluster;
 pub mod dev;
 pub mod disk;

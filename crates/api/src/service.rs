@@ -179,8 +179,8 @@ pub struct PoolSettings {
     /// Whether the pool is paused. Managers admit no observer to a paused pool; observers that have a slot keep it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Whether the pool is single: one of its services runs all its observers, and the others stand by. This cannot
-    /// change later.
+    /// Creates the work queue of the pool. `true`: the pool is single, so one of its services runs all its observers, and
+    /// the others stand by. This cannot change later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub single: Option<bool>,
 }

@@ -27,12 +27,12 @@ pub(crate) enum Pool {
         #[command(flatten)]
         shown: OutputArgs,
     },
-    /// Create a single pool; other pools need no command: services and observers name them
+    /// Create the queue of a pool: of a single pool, or where the broker user of the services may not create it
     Create {
         /// Name
         name: String,
         /// Let one service at a time run all observers of the pool, while the others stand by
-        #[arg(long, required = true)]
+        #[arg(long)]
         single: bool,
     },
     /// Pause a pool: managers admit no observer to it; observers that have a slot keep it

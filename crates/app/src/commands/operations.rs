@@ -100,6 +100,10 @@ async fn create(client: &Client, name: &str, single: bool) -> anyhow::Result<()>
     let settings = serde_json::to_value(api::PoolSettings { single: Some(single), paused: None })?;
     let path = format!("/v1/pools/{}", Client::part(name));
     let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
-    output::note(&format!("pool {} is single: set service.pool_single on all its services", pool.name));
+    if single {
+        output::note(&format!("pool {} is single: set service.pool_single on all its services", pool.name));
+    } else {
+        print(&format!("the queue of pool {} exists", pool.name));
+    }
     Ok(())
 }

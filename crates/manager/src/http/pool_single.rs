@@ -1,18 +1,22 @@
-//! Creates single pools. The broker decides: the first declaration of a work queue says whether its pool is single.
+//! Creates pools. The broker decides: the first declaration of a work queue says whether its pool is single.
 
 use super::problem::{Code, Problem};
 use crate::context::{Manager, pool_notes};
 use crate::outgoing::work_queues;
-use everwatch_broker::{BrokerError, QueueKind};
+use everwatch_broker::{BrokerError, QueueKind, Session};
 use everwatch_core::id::Pool;
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
 pub(super) async fn set(manager: &Manager, pool: &Pool, single: bool) -> Result<(), Problem> {
     let services = manager.records.services(Duration::ZERO).await?;
     let is_single = manager.records.is_single(pool);
-    if is_single == single {
+    if is_single && single {
         return Ok(());
+    }
+    if !is_single && !single {
+        return create(manager, pool).await;
     }
     let of_pool = services.iter().filter(|it| it.registration.pool == *pool).count();
     let counts = manager.records.store.counts().await?;
@@ -24,20 +28,31 @@ pub(super) async fn set(manager: &Manager, pool: &Pool, single: bool) -> Result<
             "pool {pool} cannot change ({why}): create a single pool under a name that is not in use"
         )));
     }
-    let Some(session) = manager.link.open_session() else {
-        return Err(Problem::new(Code::NotReady, "this manager is not connected to the broker".to_owned()));
-    };
-    match session.declare(&manager.link.topology.work(pool), &QueueKind::SingleActive).await {
-        Ok(_) => {}
-        Err(BrokerError::Refused(why)) => return Err(in_use(format!("pool {pool} cannot change: {why}"))),
-        Err(error) => return Err(Problem::new(Code::NotReady, error.to_string())),
-    }
+    let queue = manager.link.topology.work(pool);
+    let declared = open_session(manager)?.declare(&queue, &QueueKind::SingleActive).await;
+    declared.map_err(|error| undeclared(pool, error))?;
     pool_notes::set_single(manager.records.store.as_ref(), pool).await?;
     manager.records.services(Duration::ZERO).await?;
     info!(%pool, "created a single pool");
-    match work_queues::declare(manager, session.as_ref(), pool).await {
-        Ok(()) => Ok(()),
-        Err(error) => Err(Problem::new(Code::NotReady, error.to_string())),
+    create(manager, pool).await
+}
+
+/// Declares the work queue, for services whose broker user may not. It may exist.
+async fn create(manager: &Manager, pool: &Pool) -> Result<(), Problem> {
+    let session = open_session(manager)?;
+    let declared = work_queues::declare(manager, session.as_ref(), pool).await;
+    declared.map_err(|error| undeclared(pool, error))
+}
+
+fn open_session(manager: &Manager) -> Result<Arc<dyn Session>, Problem> {
+    let none = || Problem::new(Code::NotReady, "this manager is not connected to the broker".to_owned());
+    manager.link.open_session().ok_or_else(none)
+}
+
+fn undeclared(pool: &Pool, error: BrokerError) -> Problem {
+    match error {
+        BrokerError::Refused(why) => in_use(format!("pool {pool} cannot change: {why}")),
+        error => Problem::new(Code::NotReady, error.to_string()),
     }
 }
 

@@ -123,9 +123,10 @@ pub(crate) async fn pool(
     }
 }
 
-/// Pause or resume a pool, which all managers follow within a second, or create a single pool.
+/// Pause or resume a pool, which all managers follow within a second, or create one.
 ///
-/// A pool is single from its creation on: a request that would change that is refused.
+/// `single` creates the work queue of the pool. With `false`, that is necessary only for services whose broker user may not
+/// create it. A pool is single from its creation on: a request that would change that is refused.
 #[utoipa::path(put, path = "/v1/pools/{pool}", tag = "services", security(("token" = ["pools:write"])), request_body = api::PoolSettings,
     params(("pool" = String, Path, description = "its name")),
     responses((status = 200, body = api::Pool), (status = 409, body = ProblemBody, description = "pool-in-use"),
@@ -149,10 +150,11 @@ pub(crate) async fn set_pool(
     if let Some(single) = settings.single {
         pool_single::set(&manager, &pool, single).await?;
     }
+    // Before a pause ends: it admits the observers that this response counts.
+    let known = by_pool(&manager).await?.remove(&name).unwrap_or_default();
     if let Some(paused) = settings.paused {
         pool_pause::set(&manager.records, &pool, paused).await?;
     }
-    let known = by_pool(&manager).await?.remove(&name).unwrap_or_default();
     Ok(Json(api::Pool { name, paused: settings.paused.unwrap_or(known.paused), ..known }))
 }
 

@@ -7,6 +7,7 @@ use crate::context::Manager;
 use crate::context::records::Records;
 use crate::fleet::safe_mode;
 use crate::loops::orphans::{self, ServiceRoster};
+use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, Consume, Delivery, Receipt, Session, Settle};
 use everwatch_core::failure::orphans::Orphan;
 use everwatch_core::failure::queue_search::Searches;
@@ -84,8 +85,14 @@ impl Searching {
     ) -> Result<bool, StoreError> {
         let queue = manager.link.topology.work(pool);
         // A queue without a leader does not answer.
-        let depth = tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await;
-        let Some(depth) = depth.ok().and_then(Result::ok) else { return Ok(false) };
+        let depth = match tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await {
+            Ok(Ok(depth)) => depth,
+            Ok(Err(BrokerError::NoQueue(_))) => {
+                work_queues::restore(manager, session, pool).await?;
+                return Ok(false);
+            }
+            Ok(Err(_)) | Err(_) => return Ok(false),
+        };
         let ready = depth.ready;
         // `orphans` watches empty queues that have consumers. An empty queue without consumers (all services are full
         // or cordoned) reads like a queue whose state is unknown, so it is searched like a queue that is never empty.

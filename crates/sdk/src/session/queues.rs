@@ -73,7 +73,7 @@ async fn until_permitted(me: &Incarnation, declaration: &Declaration<'_>) -> Res
             name,
             refusal,
             "the broker user of this service may not declare what is missing on the broker; start a manager that knows \
-             pool {pool} (set manager.pools, or create an observer in the pool), or give it the permissions that \
+             pool {pool} (`everwatch pool create {pool}`, or manager.pools), or give it the permissions that \
              `everwatch broker permissions --pool {pool}` prints; waiting"
         );
         pause = rest(me, pause).await?;

@@ -222,10 +222,11 @@ async def _until_permitted(me: Incarnation, name: str, declare: Callable[[], Awa
             refusal = str(error)
         logger.error(
             "the user of this service may not declare %s, which is missing on the broker (%s); start a manager that "
-            "knows pool %s (set manager.pools, or create an observer in the pool), or give it the permissions that "
+            "knows pool %s (`everwatch pool create %s`, or manager.pools), or give it the permissions that "
             "`everwatch broker permissions --pool %s` prints; waiting",
             name,
             refusal,
+            me.settings.pool,
             me.settings.pool,
             me.settings.pool,
         )
