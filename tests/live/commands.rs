@@ -2,8 +2,11 @@
 
 mod bulk;
 mod chaos;
+mod completion;
 mod edit;
+mod forms;
 mod new;
+mod reading;
 mod top;
 mod walk;
 
