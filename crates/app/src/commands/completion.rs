@@ -41,9 +41,9 @@ pub(super) fn script(shell: Shell) -> anyhow::Result<()> {
 /// Answers the script of a shell, if it runs this process. Errors print nothing: the user types a command.
 pub(crate) fn answered() -> bool {
     let Some(shell) = std::env::var(VARIABLE).ok().filter(|shell| !shell.is_empty()) else { return false };
-    let words = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
+    let words: Vec<OsString> = words().collect();
     let shells = Shells::builtins();
-    let Some(shell) = shells.completer(&shell) else { return true };
+    let Some(shell) = shells.completer(&shell).filter(|_| !words.is_empty()) else { return false };
     let mut answer = Vec::new();
     let mut command = with_names(Cli::command(), None);
     let folder = std::env::current_dir().ok();
@@ -51,6 +51,11 @@ pub(crate) fn answered() -> bool {
         let _closed = std::io::stdout().write_all(&answer);
     }
     true
+}
+
+/// The words of the incomplete command line.
+fn words() -> impl Iterator<Item = OsString> {
+    std::env::args_os().skip_while(|word| word != "--").skip(1)
 }
 
 /// What an argument names.
@@ -139,8 +144,7 @@ impl Names {
     /// The names that the manager sends in time.
     fn of_manager(self, beginning: &str) -> anyhow::Result<Vec<String>> {
         let (path, member) = self.source(beginning);
-        let everywhere = everywhere(std::env::args_os().skip_while(|word| word != "--").skip(1));
-        let client = Client::new(&connection(everywhere)?)?;
+        let client = Client::new(&connection(everywhere(words()))?)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let read = async { tokio::time::timeout(PATIENCE, client.read::<Value>(&path)).await };
         let answer = runtime.block_on(read);
