@@ -53,6 +53,19 @@ async fn names_of_the_manager_are_completed() {
 }
 
 #[tokio::test]
+async fn the_context_is_used_and_completed() {
+    let dev = Dev::start(1, 5).await;
+    dev.api.create(json!({"name": "news", "kind": "ticker"})).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("everwatch")).unwrap();
+    let text = format!("current = \"here\"\n[contexts.here]\nserver = \"{}\"\n", dev.api.url);
+    std::fs::write(folder.path().join("everwatch/config.toml"), text).unwrap();
+    let environment = [("EVERWATCH_SERVER", ""), ("XDG_CONFIG_HOME", folder.path().to_str().unwrap())];
+    assert_eq!(candidates(&dev, &environment, &["observer", "describe", "n"]), ["news"]);
+    assert_eq!(candidates(&dev, &environment, &["context", "use", "h"]), ["here"]);
+}
+
+#[tokio::test]
 async fn a_manager_that_does_not_answer_delays_the_shell_for_a_second() {
     let dev = Dev::start(1, 1).await;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
