@@ -4,10 +4,12 @@ mod access;
 mod batch;
 mod bench;
 mod conformance;
+mod everywhere;
 mod fleet;
 mod kind;
 mod limit;
 mod logs;
+mod moment;
 mod namespace;
 mod new;
 mod observer;
@@ -17,17 +19,18 @@ mod rollout;
 mod tests;
 mod timeline;
 
-pub(crate) use crate::output::Output;
-use crate::trust::TlsFiles;
+pub(crate) use crate::output::OutputArgs;
 pub(crate) use access::{Audit, Context, Login, Role as AccessRole, Token};
 pub(crate) use batch::{Batch, CreateBatch};
 pub(crate) use bench::{Bench, BenchOutput, Part};
 pub(crate) use conformance::Conformance;
-pub(crate) use fleet::{Balance, Drain, Rebalance, Service, WhichServices};
+pub(crate) use everywhere::Everywhere;
+pub(crate) use fleet::{Balance, Drain, Rebalance, Service, ServiceNames, WhichServices};
 pub(crate) use kind::{Kind, Pool};
 pub(crate) use limit::Limit;
 pub(crate) use logs::{LogOutput, Logs};
-pub(crate) use namespace::{Namespace, Within};
+pub(crate) use moment::Moment;
+pub(crate) use namespace::Namespace;
 pub(crate) use new::New;
 pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
 pub(crate) use rate::Rate;
@@ -44,40 +47,20 @@ const EXIT_CODES: &str = "To try Everwatch, run `everwatch dev` and follow its o
 Exit codes of commands that send requests to a manager: 0 done, 1 failed, 2 wrong usage, 3 not found,
 4 conflict, 5 timed out, 6 no manager responds, 7 not permitted.";
 
+const COMPLETION_EXAMPLES: &str = "Examples:
+  everwatch completion bash > ~/.local/share/bash-completion/completions/everwatch
+  everwatch completion zsh > ~/.zfunc/_everwatch          with ~/.zfunc in fpath
+  everwatch completion fish > ~/.config/fish/completions/everwatch.fish
+
+For names, the script runs everwatch with the manager, token and namespace of the environment, the context, or the
+command line. It waits at most 1 s, and completes no names if it does not get them.";
+
 /// Everwatch: the orchestrator for tasks that never end.
 #[derive(Debug, Parser)]
 #[command(name = "everwatch", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// Configuration file
-    #[arg(
-        long,
-        env = "EVERWATCH_CONFIG",
-        global = true,
-        hide_env_values = true,
-        value_name = "FILE",
-        help_heading = "Everywhere",
-        display_order = 100
-    )]
-    pub(crate) config: Option<PathBuf>,
-    /// URL of the manager; the default is that of the configuration file, then of the context, then http://127.0.0.1:7700 [env: EVERWATCH_SERVER]
-    // Not read by clap, whose usage errors would list it as required.
-    #[arg(long, global = true, value_name = "URL", help_heading = "Everywhere", display_order = 101)]
-    pub(crate) server: Option<String>,
-    /// File with the token for the manager; EVERWATCH_TOKEN may contain the token itself
-    #[arg(
-        long,
-        env = "EVERWATCH_TOKEN_FILE",
-        global = true,
-        hide_env_values = true,
-        value_name = "FILE",
-        help_heading = "Everywhere",
-        display_order = 102
-    )]
-    pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) within: Within,
-    #[command(flatten)]
-    pub(crate) tls: TlsFiles,
+    pub(crate) everywhere: Everywhere,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -117,7 +100,7 @@ pub(crate) enum Command {
     /// Change many observers by one patch, a few at a time
     #[command(subcommand, aliases = ["rollouts"])]
     Rollout(Rollout),
-    /// Show events, the newest last
+    /// Show events, the newest last; -o json prints one event a line
     #[command(after_help = Events::EXAMPLES)]
     Events(Events),
     /// Show what each service held over time, and the incidents that moved observers
@@ -169,7 +152,8 @@ pub(crate) enum Command {
     /// Inject faults (only with `everwatch dev`)
     #[command(subcommand)]
     Chaos(Chaos),
-    /// Print a completion script for a shell: everwatch completion bash >…/completions/everwatch
+    /// Print a completion script for a shell, which also completes the names that the manager knows
+    #[command(after_help = COMPLETION_EXAMPLES)]
     Completion { shell: clap_complete::Shell },
     /// Write the manual pages of all commands to a folder, or print the main page
     #[command(
@@ -230,16 +214,8 @@ pub(crate) enum Role {
     Service,
 }
 
-/// How the answer looks.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct OutputArgs {
-    /// Output format; `wide` shows all columns
-    #[arg(short, long, value_name = "FORM", default_value = "table")]
-    pub(crate) output: Output,
-}
-
 /// How the answer looks, now and later.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Watched {
     #[command(flatten)]
     pub(crate) shown: OutputArgs,
@@ -263,10 +239,11 @@ pub(crate) enum Observer {
     /// Create or update observers from files
     #[command(after_help = Apply::EXAMPLES)]
     Apply(Apply),
-    /// Show an observer in one line, or as JSON or YAML
+    /// Show observers in one line each, or as JSON or YAML
+    #[command(after_help = Names::OUTPUT_EXAMPLES)]
     Get {
-        /// Name or id
-        name: String,
+        #[command(flatten)]
+        names: Names,
         #[command(flatten)]
         watched: Watched,
     },
@@ -278,11 +255,8 @@ pub(crate) enum Observer {
         #[command(flatten)]
         watched: Watched,
     },
-    /// Show the details of an observer: definition, state, reason, runs and events
-    Describe {
-        /// Name or id
-        name: String,
-    },
+    /// Show the details of observers: definition, state, reason, runs and events
+    Describe(Names),
     /// Print the result of a completed observer as JSON
     Result {
         /// Name or id
@@ -363,10 +337,10 @@ pub(crate) enum Observer {
         #[arg(long)]
         pool: Option<String>,
     },
-    /// Show the output of an observer
+    /// Show the output of observers
     #[command(after_help = Logs::EXAMPLES)]
     Logs(Logs),
-    /// Show the events of an observer, the newest last
+    /// Show the events of an observer, the newest last; -o json prints one event a line
     Events {
         /// Name or id
         name: String,
@@ -409,12 +383,11 @@ pub(crate) struct EventPart {
     /// Number of past events to show first
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
-    /// Output format; `json` prints one event a line
-    #[arg(short, long, value_name = "FORM", default_value = "table")]
-    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) shown: OutputArgs,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Parked {
     /// List parked messages, the newest first
     List(Watched),

@@ -6,6 +6,7 @@ mod batch;
 mod bench;
 mod broker;
 mod bulk;
+mod completion;
 mod conformance;
 mod demo;
 mod dev;
@@ -13,6 +14,7 @@ mod doctor;
 mod edit;
 mod events;
 mod fan_out;
+mod get;
 mod health;
 mod kind;
 mod limit;
@@ -29,52 +31,49 @@ mod rollout;
 mod service;
 mod status;
 mod timeline;
+mod unknown;
 mod versions;
 mod watch;
 
-use crate::cli::{Cli, Command, Config};
+use crate::cli::{Cli, Command, Config, Everywhere};
 use crate::client::{self, Failure};
 use crate::contexts::Contexts;
 use crate::output::print;
 use crate::trust;
+pub(crate) use completion::answered as completion_answered;
 use everwatch::host::{HostError, SettingsError, last_words};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs a command; errors are printed here, once, with their causes.
 pub(crate) fn run(cli: Cli) -> ExitCode {
-    if let Some(file) = cli.token_file {
-        client::use_token_file(file);
-    }
-    trust::use_files(cli.tls);
-    if let Some(namespace) = cli.within.given() {
-        client::use_namespace(namespace);
-    }
-    let of_environment = || std::env::var("EVERWATCH_SERVER").ok().filter(|url| !url.is_empty());
-    let given = cli.server.or_else(of_environment);
-    let server = || server(given.as_deref(), cli.config.as_deref());
+    let Everywhere { config, server: given, .. } = &cli.everywhere;
+    let (config, given) = (config.clone(), given.clone());
+    use_credentials(cli.everywhere);
+    let server = || server(given.as_deref(), config.as_deref());
     let ended = match cli.command {
-        Command::Dev { options, demo } => dev::run(cli.config.as_deref(), &options, demo),
+        Command::Dev { options, demo } => dev::run(config.as_deref(), &options, demo),
         Command::Demo => server().and_then(|server| demo::tour(&server)),
         Command::New(arguments) => new::run(&arguments),
-        Command::Run(role) => roles::run(cli.config.as_deref(), role),
+        Command::Run(role) => roles::run(config.as_deref(), role),
         Command::Observer(verb) => server().and_then(|server| observer::run(&server, verb)),
         Command::Service(verb) => server().and_then(|server| service::run(&server, verb)),
         Command::Rebalance(verb) => server().and_then(|server| service::rebalance(&server, verb)),
         Command::Batch(verb) => server().and_then(|server| batch::run(&server, verb)),
         Command::Rollout(verb) => server().and_then(|server| rollout::run(&server, verb)),
-        Command::Bench(arguments) => bench::run(cli.config.as_deref(), &arguments),
-        Command::Conformance(arguments) => conformance::run(cli.config.as_deref(), &arguments),
-        Command::BenchHolder { queue, count } => roles::configured(cli.config.as_deref())
-            .and_then(|settings| bench::hold(&settings, &queue, count)),
+        Command::Bench(arguments) => bench::run(config.as_deref(), &arguments),
+        Command::Conformance(arguments) => conformance::run(config.as_deref(), &arguments),
+        Command::BenchHolder { queue, count } => {
+            roles::configured(config.as_deref()).and_then(|settings| bench::hold(&settings, &queue, count))
+        }
         Command::BenchFleet { count } => {
-            roles::configured(cli.config.as_deref()).and_then(|settings| bench::fleet(&settings, count))
+            roles::configured(config.as_deref()).and_then(|settings| bench::fleet(&settings, count))
         }
         Command::Health { url } => {
-            roles::configured(cli.config.as_deref()).and_then(|settings| health::run(&settings, url))
+            roles::configured(config.as_deref()).and_then(|settings| health::run(&settings, url))
         }
         Command::Migrate { restored } => {
-            roles::configured(cli.config.as_deref()).and_then(|settings| migrate::run(&settings, restored))
+            roles::configured(config.as_deref()).and_then(|settings| migrate::run(&settings, restored))
         }
         Command::Timeline(arguments) => server().and_then(|server| timeline::run(&server, &arguments)),
         Command::Events(arguments) => server().and_then(|server| events::everywhere(&server, &arguments)),
@@ -92,16 +91,16 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Role(verb) => server().and_then(|server| access::roles(&server, verb)),
         Command::Audit(verb) => server().and_then(|server| access::audit(&server, verb)),
         Command::Context(verb) => access::contexts(verb),
-        Command::Completion { shell } => man::completion(shell),
+        Command::Completion { shell } => completion::script(shell),
         Command::Man { folder } => man::pages(folder.as_deref()),
         Command::Top => server().and_then(|server| crate::top::run(&server)),
         Command::Chaos(verb) => server().and_then(|server| service::chaos(&server, verb)),
-        Command::Status(shown) => server().and_then(|server| status::run(&server, shown)),
+        Command::Status(shown) => server().and_then(|server| status::run(&server, &shown)),
         Command::Doctor(arguments) => server().and_then(|server| doctor::run(&server, &arguments)),
         Command::Broker(verb) => {
-            roles::configured(cli.config.as_deref()).and_then(|settings| broker::run(&settings, &verb))
+            roles::configured(config.as_deref()).and_then(|settings| broker::run(&settings, &verb))
         }
-        Command::Config(Config::Print) => roles::configured(cli.config.as_deref()).and_then(|settings| {
+        Command::Config(Config::Print) => roles::configured(config.as_deref()).and_then(|settings| {
             print(&serde_json::to_string_pretty(&settings.redacted())?);
             Ok(())
         }),
@@ -115,9 +114,27 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// The URL of the manager: the given one, otherwise that of the configuration file, of the context, or the default.
+fn use_credentials(everywhere: Everywhere) {
+    if let Some(file) = everywhere.token_file {
+        client::use_token_file(file);
+    }
+    trust::use_files(everywhere.tls);
+    if let Some(namespace) = everywhere.within.given() {
+        client::use_namespace(namespace);
+    }
+}
+
+/// Uses these credentials, and returns the URL of the manager.
+fn connection(everywhere: Everywhere) -> anyhow::Result<String> {
+    let server = server(everywhere.server.as_deref(), everywhere.config.as_deref());
+    use_credentials(everywhere);
+    server
+}
+
+/// The URL of the manager: the given one, otherwise that of the environment, of the configuration file, of the context, or the default.
 fn server(given: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
-    match (given, config) {
+    let of_environment = std::env::var("EVERWATCH_SERVER").ok().filter(|url| !url.is_empty());
+    match (given.or(of_environment.as_deref()), config) {
         (Some(given), _) => Ok(given.trim_end_matches('/').to_owned()),
         (None, Some(_)) => health::url(&roles::configured(config)?.manager),
         (None, None) => {

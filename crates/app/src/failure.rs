@@ -35,17 +35,28 @@ impl Failure {
         }
     }
 
-    /// The same failure, which says more on a line of its own.
-    pub(crate) fn with(mut self, more: &str) -> Self {
+    fn text(&mut self) -> &mut String {
         let (Self::Failed(text)
         | Self::Usage(text)
         | Self::NotFound(text)
         | Self::Conflict(text)
         | Self::TimedOut(text)
         | Self::Unreachable(text)
-        | Self::NotPermitted(text)) = &mut self;
+        | Self::NotPermitted(text)) = self;
+        text
+    }
+
+    /// The same failure, which says more on a line of its own.
+    pub(crate) fn with(mut self, more: &str) -> Self {
+        let text = self.text();
         text.push('\n');
         text.push_str(more);
+        self
+    }
+
+    /// A failure with the same exit code and another text.
+    pub(crate) fn replaced(mut self, text: String) -> Self {
+        *self.text() = text;
         self
     }
 

@@ -9,6 +9,7 @@ mod item;
 mod live;
 mod output;
 mod requests;
+mod spelling;
 mod top;
 mod trust;
 
@@ -24,6 +25,9 @@ fn main() -> ExitCode {
     everwatch::kinds::exec::run_helper_if_asked();
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return ExitCode::FAILURE;
+    }
+    if commands::completion_answered() {
+        return ExitCode::SUCCESS;
     }
     commands::run(cli::Cli::parse())
 }

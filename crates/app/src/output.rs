@@ -2,17 +2,20 @@
 
 mod cells;
 mod describe;
+mod form;
+mod json_path;
 mod status;
 mod table;
 #[cfg(test)]
 mod tests;
 mod views;
 
-pub(crate) use cells::{age, line};
+pub(crate) use cells::{age, line, second};
 pub(crate) use describe::{
     batch as describe_batch, kind as describe_kind, observer as describe_observer, pool as describe_pool,
     rollout as describe_rollout, schedule, service as describe_service,
 };
+pub(crate) use form::{Output, OutputArgs};
 pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
 pub(crate) use views::{
@@ -21,20 +24,11 @@ pub(crate) use views::{
 };
 
 use crate::item::Item;
-use clap::ValueEnum;
 use everwatch_core::clock::{self, Timestamp};
+use json_path::Path;
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
-
-/// The form of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    Table,
-    Wide,
-    Json,
-    Yaml,
-    Name,
-}
 
 /// The width and color support of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,48 +53,116 @@ pub(crate) fn colours_wanted() -> bool {
     unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
 }
 
+/// Whether an answer is a list or one object, for JSONPath.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    List,
+    Object,
+}
+
 /// A list as text, without a newline at its end.
 pub(crate) fn many<T>(
     view: &View<T>,
     items: &[Item<T>],
-    output: Output,
+    shown: &OutputArgs,
     on: (TerminalStyle, Timestamp),
 ) -> anyhow::Result<String> {
-    Ok(match output {
-        Output::Table | Output::Wide => Lines::new(view, output, on.0).page(items, on.1),
+    Ok(match &shown.output {
+        Output::Table | Output::Wide | Output::Columns(_) => Lines::new(view, shown, on.0).page(items, on.1),
         Output::Json => serde_json::to_string_pretty(items)?,
         Output::Yaml => yaml(&items)?,
         Output::Name => items.iter().map(|it| (view.name)(it)).collect::<Vec<_>>().join("\n"),
+        Output::JsonPath(path) => path.values(&root(items, Root::List)).join("\n"),
     })
+}
+
+/// What JSONPath sees of these objects.
+fn root<T>(items: &[Item<T>], root: Root) -> Value {
+    match (root, items) {
+        (Root::Object, [it]) => it.sent().clone(),
+        _ => json!({ "items": items }),
+    }
+}
+
+/// Whether a change of an object changes how it is shown: the cells or values without those that only time changes.
+pub(crate) fn gist<T>(view: &View<T>, it: &Item<T>, shown: &OutputArgs, of: Root) -> Vec<String> {
+    match &shown.output {
+        Output::Columns(columns) => columns.iter().map(|column| column.cell(it.sent())).collect(),
+        Output::JsonPath(path) => path.values(&root(std::slice::from_ref(it), of)),
+        _ => view.gist(it),
+    }
+}
+
+/// The values of one object that `-o jsonpath` prints.
+pub(crate) fn values<T>(path: &Path, it: &Item<T>, of: Root) -> Vec<String> {
+    path.values(&root(std::slice::from_ref(it), of))
 }
 
 /// Prints a list. If it is empty, says so on standard error, which no program parses.
-pub(crate) fn show<T>(view: &View<T>, items: &[Item<T>], output: Output) -> anyhow::Result<()> {
+pub(crate) fn show<T>(view: &View<T>, items: &[Item<T>], shown: &OutputArgs) -> anyhow::Result<()> {
     let empty = items.is_empty();
-    if empty && matches!(output, Output::Table | Output::Wide | Output::Name) {
+    if empty && (shown.is_table() || shown.output == Output::Name) {
         note(&format!("no {}", view.noun));
         return Ok(());
     }
-    print(&many(view, items, output, (TerminalStyle::stdout(), clock::now()))?);
-    Ok(())
-}
-
-/// Shows one thing.
-pub(crate) fn show_one<T>(view: &View<T>, it: &Item<T>, output: Output) -> anyhow::Result<()> {
-    match structured(it, output)? {
-        Some(text) => print(&text),
-        None => show(view, std::slice::from_ref(it), output)?,
+    let text = many(view, items, shown, (TerminalStyle::stdout(), clock::now()))?;
+    match &shown.output {
+        Output::JsonPath(_) if text.is_empty() && empty => note(&format!("no {}", view.noun)),
+        Output::JsonPath(path) => print_values(path, &text),
+        _ => print(&text),
     }
     Ok(())
 }
 
-/// A thing as JSON or YAML, if that is what is wanted.
-pub(crate) fn structured<T: Serialize>(it: &T, output: Output) -> anyhow::Result<Option<String>> {
-    Ok(match output {
-        Output::Json => Some(serde_json::to_string_pretty(it)?),
-        Output::Yaml => Some(yaml(it)?),
-        Output::Table | Output::Wide | Output::Name => None,
-    })
+fn print_values(path: &Path, text: &str) {
+    if text.is_empty() {
+        note(&format!("{} selects nothing in this answer: `-o json` prints all of it", path.text()));
+    } else {
+        print(text);
+    }
+}
+
+/// Shows one thing.
+pub(crate) fn show_one<T>(view: &View<T>, it: &Item<T>, shown: &OutputArgs) -> anyhow::Result<()> {
+    if !structured(it, shown)? {
+        show(view, std::slice::from_ref(it), shown)?;
+    }
+    Ok(())
+}
+
+/// Prints a thing as JSON or YAML, or parts of it, if that is what is wanted. Returns whether it was.
+pub(crate) fn structured<T: Serialize>(it: &T, shown: &OutputArgs) -> anyhow::Result<bool> {
+    match &shown.output {
+        Output::Json => print(&serde_json::to_string_pretty(it)?),
+        Output::Yaml => print(&yaml(it)?),
+        Output::JsonPath(path) => print_values(path, &path.values(&serde_json::to_value(it)?).join("\n")),
+        Output::Columns(_) => {
+            let it = Item::new(serde_json::to_value(it)?)?;
+            print(&custom(&[it], shown));
+        }
+        Output::Table | Output::Wide | Output::Name => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// The columns that a user defined, of objects for which there is no view.
+fn custom(items: &[Item<Value>], shown: &OutputArgs) -> String {
+    const BARE: View<Value> =
+        View { noun: "objects", name: |_| String::new(), key: |_| String::new(), columns: &[] };
+    Lines::new(&BARE, shown, TerminalStyle::stdout()).page(items, clock::now())
+}
+
+/// As [`structured`], of a list.
+pub(crate) fn structured_list<T: Serialize>(items: &[Item<T>], shown: &OutputArgs) -> anyhow::Result<bool> {
+    match &shown.output {
+        Output::JsonPath(_) => structured(&json!({ "items": items }), shown),
+        Output::Columns(_) => {
+            let items = items.iter().map(|it| Item::new(it.sent().clone()));
+            print(&custom(&items.collect::<anyhow::Result<Vec<_>>>()?, shown));
+            Ok(true)
+        }
+        _ => structured(&items, shown),
+    }
 }
 
 /// As YAML, without a newline at its end.
@@ -112,6 +174,13 @@ pub(crate) fn yaml<T: Serialize>(it: &T) -> anyhow::Result<String> {
 pub(crate) fn print(text: &str) {
     if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
         std::process::exit(i32::from(error.kind() != ErrorKind::BrokenPipe));
+    }
+}
+
+/// Prints texts of several lines with an empty line between them.
+pub(crate) fn print_paragraphs(all: &[String]) {
+    if !all.is_empty() {
+        print(&all.join("\n\n"));
     }
 }
 

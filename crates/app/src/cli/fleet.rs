@@ -13,18 +13,15 @@ pub(crate) enum Service {
         #[command(flatten)]
         watched: Watched,
     },
-    /// Show a service in one line, or as JSON or YAML
+    /// Show services in one line each, or as JSON or YAML
     Get {
-        /// Name (of its newest incarnation) or id
-        name: String,
+        #[command(flatten)]
+        names: ServiceNames,
         #[command(flatten)]
         watched: Watched,
     },
-    /// Show the details of a service: state, observers and events
-    Describe {
-        /// Name (of its newest incarnation) or id
-        name: String,
-    },
+    /// Show the details of services: state, observers and events
+    Describe(ServiceNames),
     /// Let the service accept no more observers; its current observers continue to run
     Cordon {
         /// Name or id
@@ -45,6 +42,13 @@ pub(crate) enum Service {
         /// Number of slots, or `default` for its own configuration
         slots: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServiceNames {
+    /// Names (of their newest incarnations) or ids
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 /// The namespace of all commands.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Within {
     /// Namespace of observers and batches, and the one to which a new token or rollout is restricted. Default: the namespace of
     /// the context; without one, names refer to the token's namespace or `default`, and lists show all namespaces

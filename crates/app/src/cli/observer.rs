@@ -1,8 +1,10 @@
 //! Arguments of the commands about observers.
 
+use super::moment::later;
 use super::{Labels, duration};
+use crate::spelling::nearest;
 use clap::Args;
-use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::clock::Timestamp;
 use everwatch_core::observer::labels::Selector;
 use everwatch_core::observer::windows::{Days, Opening};
 use everwatch_core::record::health::Health;
@@ -39,10 +41,10 @@ pub(crate) struct Create {
     #[arg(long = "limit", value_name = "KEY")]
     pub(crate) limits: Vec<String>,
     /// Earliest time at which it may start: RFC 3339, or relative to now, such as +10m
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = later)]
     pub(crate) start_at: Option<Timestamp>,
     /// Time at which it ends: RFC 3339, or relative to now, such as +8h
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = later)]
     pub(crate) finish_at: Option<Timestamp>,
     /// Hours in which it may run, such as 'mon-fri 09:30-16:00'; may be repeated
     #[arg(long = "window", value_name = "DAYS FROM-TO", requires = "time_zone", value_parser = window, group = "calendar")]
@@ -112,17 +114,6 @@ fn window(text: &str) -> Result<Opening, String> {
     Ok(Opening { days, from: from.parse()?, to: to.parse()? })
 }
 
-/// A time in RFC 3339, or relative to now with a leading plus sign.
-fn moment(text: &str) -> Result<Timestamp, String> {
-    if let Some(later) = text.strip_prefix('+') {
-        return clock::parse_duration(later).map(|later| clock::now().plus(later));
-    }
-    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
-        "not a time: write RFC 3339 with an offset, such as 2030-01-31T09:30:00Z, or a time relative to now, such as +10m"
-            .to_owned()
-    })
-}
-
 /// Observers to list.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
@@ -174,6 +165,8 @@ impl ListArgs {
   everwatch observer list --service s1 --sort -created_at --limit 20
   everwatch observer list --selector 'team in (prices, news), !old'
   everwatch observer list -l team=prices -o json | jq -r '.[].spec.url'
+  everwatch observer list -o jsonpath='{.items[*].name}'
+  everwatch observer list -o custom-columns=NAME:.name,TEAM:.labels.team --no-headers
   everwatch observer list --watch";
 }
 
@@ -185,7 +178,15 @@ pub(super) fn selector(text: &str) -> Result<String, String> {
 /// A status, however it is capitalised.
 pub(super) fn status(text: &str) -> Result<Status, String> {
     let found = Status::ALL.into_iter().find(|status| status.as_str().eq_ignore_ascii_case(text));
-    found.map_or_else(|| text.parse(), Ok)
+    found.map_or_else(|| text.parse().map_err(|told: String| suggested(text, told)), Ok)
+}
+
+/// The error, with the status that was probably meant.
+fn suggested(text: &str, told: String) -> String {
+    match nearest(text, Status::ALL.iter().map(|status| status.as_str())) {
+        Some(near) => format!("{told}; did you mean {near}?"),
+        None => told,
+    }
 }
 
 #[derive(Debug, Args)]
@@ -193,6 +194,15 @@ pub(crate) struct Names {
     /// Names or ids
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
+}
+
+impl Names {
+    pub(crate) const OUTPUT_EXAMPLES: &'static str = "Examples:
+  everwatch observer get prices-1 prices-2
+  everwatch observer get prices-1 -o jsonpath={.status}
+  everwatch observer get prices-1 prices-2 -o custom-columns=NAME:.name,SERVICE:.service.name --no-headers
+
+If some of several names have errors, all errors are shown, and the highest of their exit codes is returned.";
 }
 
 /// Observers by name, or all that match a filter.

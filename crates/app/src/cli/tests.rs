@@ -70,8 +70,14 @@ fn every_command_and_flag_tells_what_it_is_for() {
 #[test]
 fn wrong_arguments_are_refused_with_the_reason() {
     for (words, told) in [
-        ("observer list -o xml", "[possible values: table, wide, json, yaml, name]"),
+        (
+            "observer list -o xml",
+            "write table, wide, json, yaml, name, jsonpath=EXPR or custom-columns=HEAD:PATH",
+        ),
+        ("observer list -o jsonpath={.items[*}", "`{.items[*}` is not a JSONPath"),
+        ("observer list -o custom-columns=NAME", "`NAME` is not a column"),
         ("observer list --status Sleeping", "one of Scheduled, Created, Processing"),
+        ("observer list --status Procesing", "did you mean Processing?"),
         ("observer list --label x", "write key=value"),
         ("observer list --limit 0", "--limit"),
         ("observer list --sort age", "[possible values: name, -name, created_at, -created_at]"),
@@ -88,6 +94,11 @@ fn wrong_arguments_are_refused_with_the_reason() {
         ("service drain s --per-second 0", "1..=100000"),
         ("events --observer a --service b", "cannot be used with"),
         ("events --limit 1001", "1..=1000"),
+        ("observer logs", "<NAME"),
+        ("observer logs a -l app=x", "cannot be used with"),
+        ("observer logs a --since yesterday", "such as 15m"),
+        ("observer logs a --max-log-requests 0", "1..=100"),
+        ("timeline --until tomorrow", "such as 15m"),
         ("parked retry x", "invalid digit"),
         ("completion tcsh", "[possible values: bash"),
         ("dev --services 0", "1..=100"),
@@ -119,7 +130,7 @@ fn a_status_is_found_however_it_is_written() {
 fn all_namespaces_override_every_other_choice() {
     let given = |arguments: &[&str]| {
         let all = ["everwatch"].iter().chain(arguments).chain(&["observer", "list"]);
-        <Cli as clap::Parser>::try_parse_from(all).unwrap().within.given()
+        <Cli as clap::Parser>::try_parse_from(all).unwrap().everywhere.within.given()
     };
     assert_eq!(given(&["-A"]), Some(None));
     assert_eq!(given(&["-A", "-n", "team"]), Some(None));

@@ -17,7 +17,7 @@ pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     match verb {
         Token::List { sessions, watched } => {
-            list(client, &format!("/v1/tokens?limit=1000&sessions={sessions}"), &TOKENS, watched).await
+            list(client, &format!("/v1/tokens?limit=1000&sessions={sessions}"), &TOKENS, &watched).await
         }
         Token::Create { name, role, expires_in } => {
             let namespace = client.namespace().map(str::to_owned);
@@ -57,7 +57,7 @@ pub(crate) async fn roles(server: &str, verb: Role) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     let path = |role: &str| format!("/v1/roles/{}", Client::part(role));
     match verb {
-        Role::List(watched) => list(client, "/v1/roles", &ROLES, watched).await,
+        Role::List(watched) => list(client, "/v1/roles", &ROLES, &watched).await,
         Role::Get { role } => {
             let api::Role { grants, .. } = client.read(&path(&role)).await?;
             print(yaml(&api::RoleSettings { grants })?.trim_end());
@@ -93,7 +93,7 @@ pub(super) fn document(file: &Path) -> anyhow::Result<Value> {
 pub(crate) async fn audit(server: &str, verb: Audit) -> anyhow::Result<()> {
     let Audit::List { principal, limit, watched } = verb;
     let principal = principal.map(|name| format!("&principal={}", Client::part(&name))).unwrap_or_default();
-    list(&Client::new(server)?, &format!("/v1/audit?limit={limit}{principal}"), &AUDIT, watched).await
+    list(&Client::new(server)?, &format!("/v1/audit?limit={limit}{principal}"), &AUDIT, &watched).await
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -29,11 +29,11 @@ pub(crate) async fn run(server: &str, verb: Batch) -> anyhow::Result<()> {
     match verb {
         Batch::Create(asked) => create(client, asked).await,
         Batch::List(watched) => {
-            operations::list(client, &format!("/v1/batches?limit={ALL}"), &BATCHES, watched).await
+            operations::list(client, &format!("/v1/batches?limit={ALL}"), &BATCHES, &watched).await
         }
         Batch::Describe { name } => describe(client, &name).await,
         Batch::Observers { name, status, shown } => {
-            output::show(&BATCH_MEMBERS, &members(client, &name, &status, usize::MAX).await?, shown.output)
+            output::show(&BATCH_MEMBERS, &members(client, &name, &status, usize::MAX).await?, &shown)
         }
         Batch::RetryFailed { name } => {
             order(client, Method::POST, &format!("{}/retry-failed", path(&name))).await

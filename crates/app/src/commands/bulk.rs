@@ -1,6 +1,7 @@
 //! Applies one verb to all observers that match a filter, in one request. The user confirms a number: if the
 //! filter matches another number when the request arrives, the manager does nothing.
 
+use super::unknown::{self, Named};
 use crate::cli::Selection;
 use crate::client::{Client, Failure};
 use crate::output::{note, print};
@@ -25,6 +26,7 @@ pub(super) async fn run(
     };
     if count == 0 && chosen.expect.is_none() {
         note("no observers");
+        unknown::explain(client, Named::of(&chosen.filter)).await;
         return Ok(Vec::new());
     }
     if chosen.expect.is_none() && !chosen.yes {

@@ -1,9 +1,9 @@
 //! `everwatch doctor`: what the manager finds wrong, for an operator or a script.
 
-use crate::cli::{Doctor, Output};
+use crate::cli::Doctor;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, TerminalStyle, print};
+use crate::output::{self, Output, TerminalStyle, print};
 use everwatch_api::{Finding, Listed};
 use everwatch_core::doctor::Severity;
 
@@ -12,16 +12,15 @@ use everwatch_core::doctor::Severity;
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, arguments: &Doctor) -> anyhow::Result<()> {
     let Listed { items, .. } = Client::new(server)?.read::<Listed<Item<Finding>>>("/v1/doctor").await?;
-    match arguments.shown.output {
-        Output::Json => print(&serde_json::to_string_pretty(&items)?),
-        Output::Yaml => print(&output::yaml(&items)?),
-        Output::Name => items.iter().for_each(|it| print(&it.code)),
-        Output::Table | Output::Wide if items.is_empty() => print("nothing is wrong"),
-        Output::Table | Output::Wide => {
-            let colours = TerminalStyle::stdout().colours;
-            let told: Vec<String> = items.iter().map(|it| paragraph(it, colours)).collect();
-            print(&told.join("\n\n"));
-        }
+    let shown = &arguments.shown;
+    if shown.output == Output::Name {
+        items.iter().for_each(|it| print(&it.code));
+    } else if shown.is_table() && items.is_empty() {
+        print("nothing is wrong");
+    } else if !output::structured_list(&items, shown)? {
+        let colours = TerminalStyle::stdout().colours;
+        let told: Vec<String> = items.iter().map(|it| paragraph(it, colours)).collect();
+        print(&told.join("\n\n"));
     }
     let severities: Vec<_> = items.iter().map(|it| it.severity).collect();
     verdict(&severities).map_or(Ok(()), |failure| Err(failure.into()))

@@ -1,10 +1,10 @@
 //! `everwatch events` and `everwatch observer events`: prints past events and follows new ones.
 
-use crate::cli::{EventPart, Events};
+use crate::cli::{EventPart, Events, OutputArgs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::live;
-use crate::output::{self, EVENTS, Lines, Output, TerminalStyle, note, print};
+use crate::output::{self, EVENTS, Lines, Output, Root, TerminalStyle, note, print};
 use crate::requests::{path as observer_path, service_path};
 use everwatch_api::sse;
 use everwatch_api::{Event, Listed, Service};
@@ -42,19 +42,19 @@ pub(super) async fn run(client: &Client, path: &str, part: &EventPart) -> anyhow
     let mut history = client.read::<Listed<Item<Event>>>(&path).await?.items;
     history.reverse();
     let mut told = EventPrinter {
-        lines: Lines::new(&EVENTS, part.output, TerminalStyle::stdout()),
+        lines: Lines::new(&EVENTS, &part.shown, TerminalStyle::stdout()),
         last: 0,
         begun: false,
     };
     if history.is_empty() && !part.follow {
         note("no events");
     }
-    told.tell(&history, part.output)?;
+    told.tell(&history, &part.shown)?;
     if !part.follow {
         return Ok(());
     }
     told.last = told.last.max(newest);
-    follow(client, &with(&[what]), &mut told, part.output).await
+    follow(client, &with(&[what]), &mut told, &part.shown).await
 }
 
 /// The number of the newest event of all.
@@ -64,13 +64,18 @@ async fn newest(client: &Client) -> anyhow::Result<i64> {
 }
 
 /// Runs for ever. If the connection is lost, it reconnects and continues after the last event.
-async fn follow(client: &Client, path: &str, told: &mut EventPrinter, output: Output) -> anyhow::Result<()> {
+async fn follow(
+    client: &Client,
+    path: &str,
+    told: &mut EventPrinter,
+    shown: &OutputArgs,
+) -> anyhow::Result<()> {
     let mut reached = false;
     loop {
         match client.follow(path, Some(told.last)).await {
             Ok(mut stream) => {
                 reached = true;
-                read(&mut stream, told, output).await?;
+                read(&mut stream, told, shown).await?;
                 note("connection lost; reconnecting");
             }
             Err(error) if reached && matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => {}
@@ -81,12 +86,16 @@ async fn follow(client: &Client, path: &str, told: &mut EventPrinter, output: Ou
 }
 
 /// Prints events until the stream ends.
-async fn read(stream: &mut reqwest::Response, told: &mut EventPrinter, output: Output) -> anyhow::Result<()> {
+async fn read(
+    stream: &mut reqwest::Response,
+    told: &mut EventPrinter,
+    shown: &OutputArgs,
+) -> anyhow::Result<()> {
     let mut reader = sse::Reader::default();
     while let Ok(Ok(Some(chunk))) = tokio::time::timeout(live::SILENT_MAX, stream.chunk()).await {
         for message in reader.read(&chunk)? {
             let event: Item<Event> = serde_json::from_str(&message.data)?;
-            told.tell(std::slice::from_ref(&event), output)?;
+            told.tell(std::slice::from_ref(&event), shown)?;
         }
     }
     Ok(())
@@ -100,14 +109,16 @@ struct EventPrinter {
 }
 
 impl EventPrinter {
-    fn tell(&mut self, events: &[Item<Event>], output: Output) -> anyhow::Result<()> {
+    fn tell(&mut self, events: &[Item<Event>], shown: &OutputArgs) -> anyhow::Result<()> {
         if events.is_empty() {
             return Ok(());
         }
         let now = clock::now();
-        match output {
-            Output::Table | Output::Wide if !self.begun => print(&self.lines.page(events, now)),
-            Output::Table | Output::Wide => self.lines.rows(events, now).iter().for_each(|row| print(row)),
+        match &shown.output {
+            _ if shown.is_table() && !self.begun => print(&self.lines.page(events, now)),
+            Output::Table | Output::Wide | Output::Columns(_) => {
+                self.lines.rows(events, now).iter().for_each(|row| print(row));
+            }
             Output::Json => events.iter().for_each(|it| print(&it.sent().to_string())),
             Output::Yaml => {
                 for it in events {
@@ -115,6 +126,10 @@ impl EventPrinter {
                 }
             }
             Output::Name => events.iter().for_each(|it| print(&it.id.to_string())),
+            Output::JsonPath(path) => {
+                let values = events.iter().flat_map(|it| output::values(path, it, Root::Object));
+                values.for_each(|value| print(&value));
+            }
         }
         self.begun = true;
         let newest = events.iter().map(|it| it.id).max();

@@ -1,6 +1,7 @@
 //! Runs one request for each of several objects: several at a time, with a progress bar for long lists. A
 //! failed request does not stop the others.
 
+use super::exit_code;
 use crate::output::{note, print};
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
@@ -39,4 +40,32 @@ pub(super) async fn each<'a, F: Future<Output = anyhow::Result<String>>>(
     let Some(error) = first else { return Ok(()) };
     note(&format!("{} of {} {done}, {failed} failed", names.len() - failed, names.len()));
     Err(error)
+}
+
+/// Reads each of several objects, in the order of the names.
+///
+/// # Errors
+/// With the objects that were read: the failure with the highest exit code, if any. Every other failure is printed.
+pub(super) async fn read<'a, T, F: Future<Output = anyhow::Result<T>>>(
+    names: &'a [String],
+    one: impl Fn(&'a str) -> F,
+) -> (Vec<T>, anyhow::Result<()>) {
+    let one = &one;
+    let mut results =
+        futures::stream::iter(names).map(|name| async move { (name, one(name).await) }).buffered(AT_ONCE);
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
+    while let Some((name, result)) = results.next().await {
+        match result {
+            Ok(it) => found.push(it),
+            Err(error) => failed.push((name, error)),
+        }
+    }
+    // The first of the worst ones: `max_by_key` returns the last one.
+    let worst = (0..failed.len()).rev().max_by_key(|at| failed.get(*at).map(|(_, error)| exit_code(error)));
+    let Some(worst) = worst else { return (found, Ok(())) };
+    let (_, error) = failed.remove(worst);
+    for (name, error) in failed {
+        note(&format!("{name}: {error:#}"));
+    }
+    (found, Err(error))
 }

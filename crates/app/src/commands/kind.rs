@@ -5,25 +5,25 @@ use crate::cli::Kind;
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, KINDS, print};
+use crate::spelling::advice;
 use everwatch_api::{self as api, Listed};
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Kind) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     match verb {
-        Kind::List(watched) => list(client, "/v1/kinds", &KINDS, watched).await,
+        Kind::List(watched) => list(client, "/v1/kinds", &KINDS, &watched).await,
         Kind::Describe { name, shown } => {
             let all: Listed<Item<api::Kind>> = client.read("/v1/kinds").await?;
             let Some(kind) = all.items.iter().find(|it| it.name == name) else {
                 let known: Vec<&str> = all.items.iter().map(|it| it.name.as_str()).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                let text = format!("no living service can run the kind `{name}`; kinds: {known}");
+                let advice = advice(&name, "kinds", &known);
+                let text = format!("no living service can run the kind `{name}`; {advice}");
                 return Err(Failure::NotFound(text).into());
             };
-            print(&match output::structured(kind, shown.output)? {
-                Some(text) => text,
-                None => output::describe_kind(kind),
-            });
+            if !output::structured(kind, &shown)? {
+                print(&output::describe_kind(kind));
+            }
             Ok(())
         }
     }

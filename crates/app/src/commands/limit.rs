@@ -13,12 +13,11 @@ pub(crate) async fn limit(server: &str, verb: Limit) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     let path = |key: &str| format!("/v1/limits/{}", Client::part(key));
     match verb {
-        Limit::List(watched) => list(&client, "/v1/limits?limit=1000", &LIMITS, watched).await?,
+        Limit::List(watched) => list(&client, "/v1/limits?limit=1000", &LIMITS, &watched).await?,
         Limit::Describe { key, shown } => {
             let found: Item<api::LimitUsers> = client.read(&path(&key)).await?;
-            match output::structured(&found, shown.output)? {
-                Some(text) => print(&text),
-                None => print(&described(&found)),
+            if !output::structured(&found, &shown)? {
+                print(&described(&found));
             }
         }
         Limit::Set { key, max, enforce } => {

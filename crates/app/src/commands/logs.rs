@@ -1,14 +1,21 @@
 //! `everwatch observer logs`: prints the lines to standard output, and notices about them to standard error.
 
+use super::{exit_code, fan_out};
 use crate::cli::{LogOutput, Logs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::live;
 use crate::output::{self, print};
 use crate::requests::path;
-use everwatch_api::{LogLine, LogNote, sse};
+use everwatch_api::{Listed, LogLine, LogNote, Observer, sse};
+use everwatch_core::clock::{self, Timestamp};
+use futures::future::join_all;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
+
+/// The number of past lines to show if the user names none: without a time, and with one.
+const TAIL: [u32; 2] = [100, 1000];
 
 /// The recent lines.
 #[derive(Debug, Deserialize)]
@@ -18,32 +25,135 @@ struct Recent {
     reason: String,
 }
 
+/// An observer whose lines are shown.
+struct Source {
+    /// Its name or id.
+    key: String,
+    /// Stands before each line if several observers are shown.
+    label: Option<String>,
+}
+
+/// Which lines of an observer are shown, and how.
+#[derive(Clone, Copy)]
+struct Shown {
+    tail: u32,
+    since: Option<Timestamp>,
+    output: LogOutput,
+}
+
 pub(super) async fn run(client: &Client, asked: &Logs) -> anyhow::Result<()> {
-    let path = format!("{}/logs?tail={}", path(&asked.name), asked.tail);
+    let tail = asked.tail.unwrap_or(TAIL[usize::from(asked.since.is_some())]);
+    let since = asked.since.map(|since| since.of(clock::now()));
+    let shown = Shown { tail, since, output: asked.output };
+    let sources = sources(client, asked).await?;
+    if sources.is_empty() {
+        output::note("no observers");
+        return Ok(());
+    }
     if asked.follow {
-        return follow(client, &path, asked.output).await;
+        follow_all(client, &sources, shown).await
+    } else {
+        recent(client, &sources, shown).await
     }
-    let recent: Recent = client.read(&path).await?;
-    for line in &recent.items {
-        show(line, asked.output)?;
+}
+
+/// The observers that the user names or selects.
+async fn sources(client: &Client, asked: &Logs) -> anyhow::Result<Vec<Source>> {
+    let most = asked.max_log_requests;
+    let too_many = |what: String, cure: &str| {
+        let text = format!("{what}; at most {most} are shown: {cure} or set --max-log-requests, up to 100");
+        anyhow::Error::from(Failure::Usage(text))
+    };
+    if asked.selectors.is_empty() {
+        if asked.names.len() > most as usize {
+            let what = format!("{} observers are named", asked.names.len());
+            return Err(too_many(what, "name fewer"));
+        }
+        let label = |name: &String| Some(name.clone()).filter(|_| asked.names.len() > 1);
+        return Ok(asked.names.iter().map(|name| Source { key: name.clone(), label: label(name) }).collect());
     }
-    note(&recent.reason);
-    Ok(())
+    let selector = asked.selectors.join(",");
+    let query = format!("/v1/observers?limit={most}&sort=name&selector={}", Client::part(&selector));
+    let found: Listed<Observer> = client.read(&query).await?;
+    if found.total > u64::from(most) {
+        let what = format!("{} observers match `{selector}`", found.total);
+        return Err(too_many(what, "narrow the selector"));
+    }
+    let is_shared =
+        found.items.iter().any(|it| Some(&it.namespace) != found.items.first().map(|it| &it.namespace));
+    let label =
+        |it: &Observer| if is_shared { format!("{}/{}", it.namespace, it.name) } else { it.name.clone() };
+    Ok(found.items.iter().map(|it| Source { key: it.id.to_string(), label: Some(label(it)) }).collect())
+}
+
+/// Prints the recent lines of all observers, the oldest first.
+async fn recent(client: &Client, sources: &[Source], shown: Shown) -> anyhow::Result<()> {
+    let keys: Vec<String> = sources.iter().map(|it| it.key.clone()).collect();
+    let one = |key| async move { Ok((key, client.read::<Recent>(&request(key, shown)).await?)) };
+    let (found, failed) = fan_out::read(&keys, one).await;
+    let mut lines = Vec::new();
+    let mut notes = Vec::new();
+    for (key, Recent { items, reason }) in found {
+        let Some(source) = sources.iter().find(|it| it.key == key) else { continue };
+        let oldest = items.first().map(|line| line.at);
+        let is_cut = items.len() >= shown.tail as usize && oldest > shown.since;
+        if let Some(since) = shown.since.filter(|_| is_cut) {
+            notes.push((source, format!("only the newest {} lines since {since} are shown", shown.tail)));
+        }
+        notes.push((source, reason));
+        lines.extend(items.into_iter().map(|line| (source, line)));
+    }
+    lines.sort_by_key(|(_, line)| line.at);
+    for (source, line) in &lines {
+        source.show(line, shown)?;
+    }
+    notes.iter().for_each(|(source, text)| source.note(text));
+    failed
+}
+
+/// Follows all observers until each has ended.
+async fn follow_all(client: &Client, sources: &[Source], shown: Shown) -> anyhow::Result<()> {
+    if let [source] = sources {
+        return follow(client, source, shown).await;
+    }
+    let one = async |source| {
+        let ended = follow(client, source, shown).await;
+        if let Err(error) = &ended {
+            output::note(&format!("{}: {error:#}", source.key));
+        }
+        ended
+    };
+    let errors = join_all(sources.iter().map(one)).await.into_iter().filter_map(Result::err);
+    let errors: Vec<_> = errors.collect();
+    let text =
+        format!("the output of {} of {} observers was not followed to its end", errors.len(), sources.len());
+    match errors.into_iter().max_by_key(exit_code) {
+        None => Ok(()),
+        Some(error) => Err(match error.downcast::<Failure>() {
+            Ok(failure) => failure.replaced(text).into(),
+            Err(error) => error,
+        }),
+    }
+}
+
+fn request(key: &str, shown: Shown) -> String {
+    format!("{}/logs?tail={}", path(key), shown.tail)
 }
 
 /// Runs until the observer has ended. If the connection is lost, it reconnects and continues after the last
 /// line.
-async fn follow(client: &Client, path: &str, output: LogOutput) -> anyhow::Result<()> {
+async fn follow(client: &Client, source: &Source, shown: Shown) -> anyhow::Result<()> {
+    let path = request(&source.key, shown);
     let (mut last, mut reached) = (None, false);
     loop {
         let after = last.as_ref().map_or_else(String::new, |id| format!("&after={id}"));
         match client.follow(&format!("{path}&follow=true{after}"), None).await {
             Ok(stream) => {
                 reached = true;
-                if read(stream, &mut last, output).await? {
+                if source.read(stream, &mut last, shown).await? {
                     return Ok(());
                 }
-                note("connection lost; reconnecting");
+                source.note("connection lost; reconnecting");
             }
             Err(error) => match error.downcast_ref() {
                 Some(Failure::Unreachable(_) | Failure::Failed(_)) if reached => {}
@@ -54,46 +164,60 @@ async fn follow(client: &Client, path: &str, output: LogOutput) -> anyhow::Resul
     }
 }
 
-/// Prints the lines of one stream. Returns whether the observer has ended.
-async fn read(
-    mut stream: reqwest::Response,
-    last: &mut Option<String>,
-    output: LogOutput,
-) -> anyhow::Result<bool> {
-    let mut reader = sse::Reader::default();
-    while let Ok(Ok(Some(chunk))) = timeout(live::SILENT_MAX, stream.chunk()).await {
-        for message in reader.read(&chunk)? {
-            if message.id.is_some() {
-                last.clone_from(&message.id);
-            }
-            match message.event.as_str() {
-                "line" => show(&serde_json::from_str(&message.data)?, output)?,
-                "note" => note(&serde_json::from_str::<LogNote>(&message.data)?.text),
-                "end" => {
-                    note(&serde_json::from_str::<LogNote>(&message.data)?.text);
-                    return Ok(true);
+impl Source {
+    /// Prints the lines of one stream. Returns whether the observer has ended.
+    async fn read(
+        &self,
+        mut stream: reqwest::Response,
+        last: &mut Option<String>,
+        shown: Shown,
+    ) -> anyhow::Result<bool> {
+        let mut reader = sse::Reader::default();
+        while let Ok(Ok(Some(chunk))) = timeout(live::SILENT_MAX, stream.chunk()).await {
+            for message in reader.read(&chunk)? {
+                if message.id.is_some() {
+                    last.clone_from(&message.id);
                 }
-                _ => {}
+                match message.event.as_str() {
+                    "line" => self.show(&serde_json::from_str(&message.data)?, shown)?,
+                    "note" => self.note(&serde_json::from_str::<LogNote>(&message.data)?.text),
+                    "end" => {
+                        self.note(&serde_json::from_str::<LogNote>(&message.data)?.text);
+                        return Ok(true);
+                    }
+                    _ => {}
+                }
             }
         }
+        Ok(false)
     }
-    Ok(false)
-}
 
-fn show(line: &Item<LogLine>, output: LogOutput) -> anyhow::Result<()> {
-    match output {
-        LogOutput::Json => print(&serde_json::to_string(line)?),
-        LogOutput::Raw => print(&line.text),
-        LogOutput::Text => {
-            print(&format!("{} {:6} {}", line.at, line.stream, line.text));
+    /// Prints a line, unless it is too old.
+    fn show(&self, line: &Item<LogLine>, shown: Shown) -> anyhow::Result<()> {
+        if shown.since.is_some_and(|since| line.at < since) {
+            return Ok(());
         }
+        let label = self.label.as_ref().map_or_else(String::new, |label| format!("[{label}] "));
+        match (shown.output, &self.label) {
+            (LogOutput::Json, Some(label)) => {
+                let mut sent = line.sent().clone();
+                if let Value::Object(members) = &mut sent {
+                    members.insert("observer".to_owned(), Value::from(label.as_str()));
+                }
+                print(&sent.to_string());
+            }
+            (LogOutput::Json, None) => print(&serde_json::to_string(line)?),
+            (LogOutput::Raw, _) => print(&format!("{label}{}", line.text)),
+            (LogOutput::Text, _) => print(&format!("{label}{} {:6} {}", line.at, line.stream, line.text)),
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Prints a notice that is not a line of the observer.
-fn note(told: &str) {
-    if !told.is_empty() {
-        output::note(&format!("— {told} —"));
+    /// Prints a notice that is not a line of the observer.
+    fn note(&self, told: &str) {
+        let label = self.label.as_ref().map_or_else(String::new, |label| format!("{label}: "));
+        if !told.is_empty() {
+            output::note(&format!("— {label}{told} —"));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `everwatch man` and `everwatch completion`: write the files that a package installs with the program.
+//! `everwatch man`: writes the manual pages that a package installs with the program.
 
 use crate::cli::Cli;
 use crate::client::Failure;
@@ -21,11 +21,4 @@ pub(super) fn pages(folder: Option<&Path>) -> anyhow::Result<()> {
         return Err(Failure::Usage(text).into());
     }
     clap_mangen::generate_to(command, folder).with_context(|| folder.display().to_string())
-}
-
-pub(super) fn completion(shell: clap_complete::Shell) -> anyhow::Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "everwatch", &mut script);
-    print(String::from_utf8(script)?.trim_end());
-    Ok(())
 }

@@ -15,12 +15,11 @@ pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     let path = |name: &str| format!("/v1/namespaces/{}", Client::part(name));
     match verb {
-        Namespace::List(watched) => list(client, "/v1/namespaces?limit=1000", &NAMESPACES, watched).await,
+        Namespace::List(watched) => list(client, "/v1/namespaces?limit=1000", &NAMESPACES, &watched).await,
         Namespace::Describe { name, shown } => {
             let found: Item<api::Namespace> = client.read(&path(&name)).await?;
-            match output::structured(&found, shown.output)? {
-                Some(text) => print(&text),
-                None => print(&described(&found)),
+            if !output::structured(&found, &shown)? {
+                print(&described(&found));
             }
             Ok(())
         }

@@ -1,10 +1,10 @@
 //! `everwatch observer …`
 
-use super::{apply, bulk, edit, events, fan_out, logs, versions, watch};
-use crate::cli::{Create, Filter, ListArgs, Observer, Selection, Wait, Watched};
+use super::unknown::{self, Named};
+use super::{apply, bulk, edit, events, fan_out, get, logs, versions, watch};
+use crate::cli::{Create, Filter, ListArgs, Names, Observer, Selection, Wait, Watched};
 use crate::client::{Client, Failure};
-use crate::item::Item;
-use crate::output::{self, OBSERVERS, TerminalStyle, note, print};
+use crate::output::{self, OBSERVERS, Root, TerminalStyle, note, print, print_paragraphs};
 use crate::requests::{all, described_observer, path, told};
 use everwatch_api as api;
 use everwatch_core::clock;
@@ -22,11 +22,15 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
     match verb {
         Observer::Apply(asked) => apply::run(client, &asked).await,
         Observer::Create(asked) => create(client, *asked).await,
-        Observer::Get { name, watched } => get(client, &name, watched).await,
-        Observer::List { which, watched } => list(client, &which, watched).await,
-        Observer::Describe { name } => {
-            print(&described_observer(client, &name, TerminalStyle::stdout()).await?);
-            Ok(())
+        Observer::Get { names, watched } => {
+            get::run(client, &OBSERVERS, (&names.names, path), &watched).await
+        }
+        Observer::List { which, watched } => list(client, &which, &watched).await,
+        Observer::Describe(Names { names }) => {
+            let paper = TerminalStyle::stdout();
+            let (told, failed) = fan_out::read(&names, |name| described_observer(client, name, paper)).await;
+            print_paragraphs(&told);
+            failed
         }
         Observer::Result { name } => {
             let result: api::ObserverResult = client.read(&format!("{}/result", path(&name))).await?;
@@ -46,7 +50,7 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
             print(&output::schedule(&times, clock::now()));
             Ok(())
         }
-        Observer::Versions { name, watched } => versions::list(client, &name, watched).await,
+        Observer::Versions { name, watched } => versions::list(client, &name, &watched).await,
         Observer::Diff { name, from, to } => versions::diff(client, &name, (from, to)).await,
         Observer::Edit { name } => edit::run(client, &name).await,
         Observer::Revert { name, to } => versions::revert(client, &name, to).await,
@@ -162,25 +166,20 @@ async fn act(client: &Client, names: &[String], verb: &str, body: Option<&Value>
     .await
 }
 
-async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()> {
-    let path = path(name);
-    let load = async |_| Ok(vec![client.read(&path).await?]);
-    if watched.watch {
-        return watch::run(client, &OBSERVERS, watched.shown.output, load).await;
-    }
-    let it: Item<api::Observer> = client.read(&path).await?;
-    output::show_one(&OBSERVERS, &it, watched.shown.output)
-}
-
-async fn list(client: &Client, which: &ListArgs, watched: Watched) -> anyhow::Result<()> {
+async fn list(client: &Client, which: &ListArgs, watched: &Watched) -> anyhow::Result<()> {
     let mut query = query(&which.filter);
     query.extend(which.sort.clone().map(|sort| ("sort", sort)));
     let most = which.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let load = async |room: usize| all(client, &query, most.min(room)).await;
     if watched.watch {
-        return watch::run(client, &OBSERVERS, watched.shown.output, load).await;
+        return watch::run(client, (&OBSERVERS, Root::List), &watched.shown, load).await;
     }
-    output::show(&OBSERVERS, &load(usize::MAX).await?, watched.shown.output)
+    let found = load(usize::MAX).await?;
+    output::show(&OBSERVERS, &found, &watched.shown)?;
+    if found.is_empty() {
+        unknown::explain(client, Named::of(&which.filter)).await;
+    }
+    Ok(())
 }
 
 fn query(which: &Filter) -> Vec<(&'static str, String)> {

@@ -4,7 +4,7 @@ use super::watch;
 use crate::cli::{OutputArgs, Parked, Pool, SafeMode, Watched};
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, PARKED, POOLS, TerminalStyle, View, print};
+use crate::output::{self, PARKED, POOLS, Root, TerminalStyle, View, print};
 use everwatch_api::{self as api, Listed};
 use everwatch_core::clock;
 use reqwest::Method;
@@ -16,7 +16,7 @@ use serde_json::json;
 pub(crate) async fn parked(server: &str, verb: Parked) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     match verb {
-        Parked::List(watched) => list(&client, "/v1/parked?limit=1000", &PARKED, watched).await?,
+        Parked::List(watched) => list(&client, "/v1/parked?limit=1000", &PARKED, &watched).await?,
         Parked::Retry { id } => {
             client.order(Method::POST, &format!("/v1/parked/{id}/retry"), None).await?;
             print(&format!("{id} sent back to its queue"));
@@ -48,8 +48,8 @@ pub(crate) async fn safe_mode(server: &str, verb: SafeMode) -> anyhow::Result<()
 pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     let (name, paused) = match verb {
-        Pool::List(watched) => return list(client, "/v1/pools", &POOLS, watched).await,
-        Pool::Describe { name, shown } => return describe(client, &name, shown).await,
+        Pool::List(watched) => return list(client, "/v1/pools", &POOLS, &watched).await,
+        Pool::Describe { name, shown } => return describe(client, &name, &shown).await,
         Pool::Create { name, single } => return create(client, &name, single).await,
         Pool::Pause { name } => (name, true),
         Pool::Resume { name } => (name, false),
@@ -70,15 +70,14 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn describe(client: &Client, name: &str, shown: OutputArgs) -> anyhow::Result<()> {
+async fn describe(client: &Client, name: &str, shown: &OutputArgs) -> anyhow::Result<()> {
     let it: Item<api::Pool> = client.read(&format!("/v1/pools/{}", Client::part(name))).await?;
     let states = "active,standby,cordoned,draining,suspect";
     let query = format!("/v1/services?pool={}&limit=1000&state={states}", Client::part(name));
     let services: Listed<Item<api::Service>> = client.read(&query).await?;
-    print(&match output::structured(&it, shown.output)? {
-        Some(text) => text,
-        None => output::describe_pool(&it, &services.items, (TerminalStyle::stdout(), clock::now())),
-    });
+    if !output::structured(&it, shown)? {
+        print(&output::describe_pool(&it, &services.items, (TerminalStyle::stdout(), clock::now())));
+    }
     Ok(())
 }
 
@@ -87,13 +86,26 @@ pub(super) async fn list<T: Clone + DeserializeOwned + Serialize>(
     client: &Client,
     path: &str,
     view: &View<T>,
-    watched: Watched,
+    watched: &Watched,
 ) -> anyhow::Result<()> {
+    counted(client, path, view, watched).await.map(drop)
+}
+
+/// As [`list`]. Returns the number of objects.
+pub(super) async fn counted<T: Clone + DeserializeOwned + Serialize>(
+    client: &Client,
+    path: &str,
+    view: &View<T>,
+    watched: &Watched,
+) -> anyhow::Result<usize> {
     let load = async |_| Ok(client.read::<Listed<Item<T>>>(path).await?.items);
     if watched.watch {
-        return watch::run(client, view, watched.shown.output, load).await;
+        watch::run(client, (view, Root::List), &watched.shown, load).await?;
+        return Ok(0);
     }
-    output::show(view, &load(0).await?, watched.shown.output)
+    let found = load(0).await?;
+    output::show(view, &found, &watched.shown)?;
+    Ok(found.len())
 }
 
 async fn create(client: &Client, name: &str, single: bool) -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use reqwest::Method;
 pub(crate) async fn run(server: &str, verb: Rate) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     match verb {
-        Rate::List(watched) => list(client, "/v1/rates?limit=1000", &RATES, watched).await?,
+        Rate::List(watched) => list(client, "/v1/rates?limit=1000", &RATES, &watched).await?,
         Rate::Describe { key } => print(&described(&client.read::<api::Rate>(&path(&key)).await?)),
         Rate::Set { key, permits, per, burst } => {
             let settings = api::RateSettings { permits, per, burst };

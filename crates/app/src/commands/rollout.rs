@@ -25,11 +25,11 @@ pub(crate) async fn run(server: &str, verb: Rollout) -> anyhow::Result<()> {
     match verb {
         Rollout::Start(asked) => start(client, *asked).await,
         Rollout::List(watched) => {
-            operations::list(client, &format!("/v1/rollouts?limit={ALL}"), &ROLLOUTS, watched).await
+            operations::list(client, &format!("/v1/rollouts?limit={ALL}"), &ROLLOUTS, &watched).await
         }
         Rollout::Describe { name } => describe(client, &name).await,
         Rollout::Members { name, state, shown } => {
-            output::show(&MEMBERS, &members(client, &name, &state, usize::MAX).await?, shown.output)
+            output::show(&MEMBERS, &members(client, &name, &state, usize::MAX).await?, &shown)
         }
         Rollout::Pause { name } => order(client, &name, "pause").await,
         Rollout::Resume { name } => order(client, &name, "resume").await,

@@ -1,10 +1,11 @@
 //! `everwatch service …`, `everwatch rebalance …` and `everwatch chaos …`
 
-use super::{operations, watch};
-use crate::cli::{Balance, Chaos, Drain, Rebalance, Service, Watched, WhichServices};
+use super::unknown::{self, Named};
+use super::{fan_out, get, operations};
+use crate::cli::{Balance, Chaos, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, Change, REBALANCE, SERVICES, TerminalStyle, print};
+use crate::output::{self, Change, Output, REBALANCE, SERVICES, TerminalStyle, print, print_paragraphs};
 use crate::requests::{described_service, service_path as path};
 use everwatch_api as api;
 use everwatch_core::clock;
@@ -19,11 +20,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     match verb {
-        Service::List { which, watched } => return list(&client, &which, watched).await,
-        Service::Get { name, watched } => return get(&client, &name, watched).await,
-        Service::Describe { name } => {
-            print(&described_service(&client, &name, TerminalStyle::stdout()).await?);
-            return Ok(());
+        Service::List { which, watched } => return list(&client, &which, &watched).await,
+        Service::Get { names, watched } => {
+            return get::run(&client, &SERVICES, (&names.names, path), &watched).await;
+        }
+        Service::Describe(ServiceNames { names }) => {
+            let (client, paper) = (&client, TerminalStyle::stdout());
+            let (told, failed) = fan_out::read(&names, |name| described_service(client, name, paper)).await;
+            print_paragraphs(&told);
+            return failed;
         }
         Service::Cordon { name } => order(&client, &name, "cordon", None).await,
         Service::Uncordon { name } => order(&client, &name, "uncordon", None).await,
@@ -61,7 +66,7 @@ async fn order(
     client.send(Method::POST, &format!("{}/{verb}", path(name)), body).await
 }
 
-async fn list(client: &Client, which: &WhichServices, watched: Watched) -> anyhow::Result<()> {
+async fn list(client: &Client, which: &WhichServices, watched: &Watched) -> anyhow::Result<()> {
     let living = ["active", "standby", "cordoned", "draining", "suspect"].map(str::to_owned);
     let states = match which {
         WhichServices { all: true, .. } => String::new(),
@@ -74,17 +79,11 @@ async fn list(client: &Client, which: &WhichServices, watched: Watched) -> anyho
             path.push_str(&format!("&{key}={}", Client::part(&value)));
         }
     }
-    operations::list(client, &path, &SERVICES, watched).await
-}
-
-async fn get(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()> {
-    let path = path(name);
-    let load = async |_| Ok(vec![client.read(&path).await?]);
-    if watched.watch {
-        return watch::run(client, &SERVICES, watched.shown.output, load).await;
+    let found = operations::counted(client, &path, &SERVICES, watched).await?;
+    if found == 0 {
+        unknown::explain(client, Named { pool: which.pool.as_deref(), kind: None }).await;
     }
-    let it: Item<api::Service> = client.read(&path).await?;
-    output::show_one(&SERVICES, &it, watched.shown.output)
+    Ok(())
 }
 
 async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {
@@ -131,7 +130,6 @@ pub(crate) async fn rebalance(server: &str, verb: Rebalance) -> anyhow::Result<(
         Rebalance::Plan(balance) => ("plan", balance),
         Rebalance::Apply(balance) => ("apply", balance),
     };
-    let output = shown.output;
     let mut body = Map::new();
     if let Some(pool) = pool {
         body.insert("pool".to_owned(), json!(pool));
@@ -142,9 +140,8 @@ pub(crate) async fn rebalance(server: &str, verb: Rebalance) -> anyhow::Result<(
     let path = format!("/v1/rebalance:{word}");
     let plan: Item<api::Rebalance> =
         Client::new(server)?.send(Method::POST, &path, Some(&Value::Object(body))).await?;
-    match output::structured(&plan, output)? {
-        Some(text) => print(&text),
-        None => output::show(&REBALANCE, &changes(&plan)?, output)?,
+    if matches!(shown.output, Output::Columns(_)) || !output::structured(&plan, &shown)? {
+        output::show(&REBALANCE, &changes(&plan)?, &shown)?;
     }
     Ok(())
 }

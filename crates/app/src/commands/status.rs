@@ -1,15 +1,15 @@
 //! `everwatch status`: the health of a deployment on one screen.
 
-use crate::cli::{Output, OutputArgs};
+use crate::cli::OutputArgs;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, Condition, TerminalStyle, print};
+use crate::output::{self, Condition, Output, TerminalStyle, print};
 use everwatch_api::{Finding, Listed, Operation, Pool, SafeMode, Stats, Version};
 use everwatch_core::clock;
 use serde::de::DeserializeOwned;
 
 #[tokio::main(flavor = "current_thread")]
-pub(crate) async fn run(server: &str, shown: OutputArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(server: &str, shown: &OutputArgs) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     let (version, stats, pools, operations, findings, safe_mode) = tokio::try_join!(
         client.read::<Version>("/v1/version"),
@@ -27,14 +27,14 @@ pub(crate) async fn run(server: &str, shown: OutputArgs) -> anyhow::Result<()> {
         findings: findings.items,
         safe_mode,
     };
-    match output::structured(&condition, shown.output)? {
-        Some(text) => print(&text),
-        None if shown.output == Output::Name => {
-            let text = "`status` has no names: use -o table, json or yaml";
-            return Err(Failure::Usage(text.to_owned()).into());
-        }
-        None => print(&output::status(&condition, (TerminalStyle::stdout(), clock::now()))),
+    if output::structured(&condition, shown)? {
+        return Ok(());
     }
+    if shown.output == Output::Name {
+        let text = "`status` has no names: use -o table, json or yaml";
+        return Err(Failure::Usage(text.to_owned()).into());
+    }
+    print(&output::status(&condition, (TerminalStyle::stdout(), clock::now())));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::cli::Timeline as Asked;
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, INCIDENTS, TerminalStyle, note, print};
+use crate::output::{self, INCIDENTS, TerminalStyle, note, print, second};
 use everwatch_api::{Timeline, TimelineLane};
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::record::events::EventKind;
@@ -25,11 +25,12 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     let paper = TerminalStyle::stdout();
     let columns = paper.width.map_or(COLUMNS, |width| width.saturating_sub(MARGIN).max(COLUMNS_MIN));
-    let mut path = format!("/v1/timeline?columns={columns}&since={}", Client::part(&asked.since));
-    for (key, value) in
-        asked.until.iter().map(|it| ("until", it)).chain(asked.services.iter().map(|it| ("service", it)))
-    {
-        path += &format!("&{key}={}", Client::part(value));
+    let mut path = format!("/v1/timeline?columns={columns}&since={}", Client::part(&asked.since.to_string()));
+    if let Some(until) = asked.until {
+        path += &format!("&until={}", Client::part(&until.of(clock::now()).to_string()));
+    }
+    for service in &asked.services {
+        path += &format!("&service={}", Client::part(service));
     }
     if let Some(observer) = &asked.observer {
         path += &format!("&observer={}", Client::part(observer));
@@ -38,8 +39,7 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
         }
     }
     let it: Item<Timeline> = client.read(&path).await?;
-    if let Some(text) = output::structured(&it, asked.shown.output)? {
-        print(&text);
+    if output::structured(&it, &asked.shown)? {
         return Ok(());
     }
     if it.lanes.is_empty() {
@@ -51,12 +51,12 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
     }
     print(&drawn(&it, columns, paper.colours));
     if let Some(since) = it.complete_since.filter(|since| *since > it.since) {
-        note(&format!("events before {since} are not kept"));
+        note(&format!("events before {} are not kept", second(since)));
     }
     if !it.incidents.is_empty() {
         let incidents = it.incidents.iter().cloned().map(Item::new).collect::<anyhow::Result<Vec<_>>>()?;
         print("");
-        print(&output::many(&INCIDENTS, &incidents, asked.shown.output, (paper, clock::now()))?);
+        print(&output::many(&INCIDENTS, &incidents, &asked.shown, (paper, clock::now()))?);
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
 fn drawn(it: &Timeline, columns: usize, colours: bool) -> String {
     let widest = it.lanes.iter().map(|lane| lane.service.width()).max().unwrap_or(0).clamp(4, 20);
     let most = it.lanes.iter().flat_map(|lane| &lane.segments).map(|part| part.held_max).max().unwrap_or(0);
-    let (since, until) = (it.since.to_string(), it.until.to_string());
+    let (since, until) = (second(it.since), second(it.until));
     let space = columns.saturating_sub(since.len() + until.len()).max(1);
     let mut lines = vec![format!("{:widest$}  {since}{:space$}{until}", "", "")];
     for lane in &it.lanes {
@@ -158,6 +158,7 @@ mod tests {
         };
         let text = drawn(&it, 10, false);
         let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "       1970-01-01T00:00:00Z 1970-01-01T00:00:10Z");
         assert_eq!(lines[1], "amber  ▆▆▆▆░✕      ended");
         assert_eq!(lines[2], "birch  ▃▃▃▃▃█████  12 held");
         assert!(drawn(&it, 10, true).contains("\u{1b}[31m✕\u{1b}[0m"));

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// The most versions that a manager keeps: 100 former ones and the current one.
 const ALL: u32 = 101;
 
-pub(super) async fn list(client: &Client, name: &str, watched: Watched) -> anyhow::Result<()> {
+pub(super) async fn list(client: &Client, name: &str, watched: &Watched) -> anyhow::Result<()> {
     operations::list(client, &format!("{}/versions?limit={ALL}", path(name)), &VERSIONS, watched).await
 }
 

@@ -3,7 +3,7 @@
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::live;
-use crate::output::{self, Lines, Output, TerminalStyle, View, note, print};
+use crate::output::{self, Lines, Output, OutputArgs, Root, TerminalStyle, View, note, print};
 use crossterm::cursor::MoveTo;
 use crossterm::execute;
 use crossterm::terminal::{self, Clear, ClearType};
@@ -20,13 +20,13 @@ use tokio::time::{Instant, sleep_until};
 /// Only if the first load fails; later loads are retried.
 pub(super) async fn run<T: Clone + Serialize>(
     client: &Client,
-    view: &View<T>,
-    output: Output,
+    (view, root): (&View<T>, Root),
+    shown: &OutputArgs,
     load: impl AsyncFn(usize) -> anyhow::Result<Vec<Item<T>>>,
 ) -> anyhow::Result<()> {
     let changed = Notify::new();
     let looking = async {
-        let mut shown = Shown::new(view, output);
+        let mut shown = Shown::new((view, root), shown);
         shown.now(&load(shown.room()).await?)?;
         let mut lost = false;
         loop {
@@ -63,26 +63,20 @@ fn is_passing(error: &anyhow::Error) -> bool {
 
 /// What was shown last, and where.
 enum Shown<'a, T: 'static> {
-    Screen {
-        view: &'a View<T>,
-        output: Output,
-    },
-    /// Prints changes. `known`: for each object, by its key, the cells that do not change with time alone.
-    Changes {
-        view: &'a View<T>,
-        output: Output,
-        lines: Lines<T>,
-        known: HashMap<String, Vec<String>>,
-    },
+    Screen { view: &'a View<T>, form: &'a OutputArgs },
+    Changes { form: (&'a View<T>, Root, &'a OutputArgs), lines: Lines<T>, known: Known },
 }
 
+/// For each object, by its key: its name, and the cells or values that do not change with time alone.
+type Known = HashMap<String, (String, Vec<String>)>;
+
 impl<'a, T: Clone + Serialize> Shown<'a, T> {
-    fn new(view: &'a View<T>, output: Output) -> Self {
-        if std::io::stdout().is_terminal() && matches!(output, Output::Table | Output::Wide) {
-            return Self::Screen { view, output };
+    fn new((view, root): (&'a View<T>, Root), form: &'a OutputArgs) -> Self {
+        if std::io::stdout().is_terminal() && form.is_table() {
+            return Self::Screen { view, form };
         }
-        let lines = Lines::new(view, output, TerminalStyle::stdout());
-        Self::Changes { view, output, lines, known: HashMap::new() }
+        let lines = Lines::new(view, form, TerminalStyle::stdout());
+        Self::Changes { form: (view, root, form), lines, known: HashMap::new() }
     }
 
     /// Rows that can be seen.
@@ -99,54 +93,56 @@ impl<'a, T: Clone + Serialize> Shown<'a, T> {
     fn now(&mut self, items: &[Item<T>]) -> anyhow::Result<()> {
         let room = self.room();
         match self {
-            Self::Screen { view, output } => {
+            Self::Screen { view, form } => {
                 let seen = &items[..items.len().min(room)];
                 let on = (TerminalStyle::stdout(), clock::now());
-                let table = output::many(view, seen, *output, on)?;
+                let table = output::many(view, seen, form, on)?;
                 execute!(std::io::stdout(), Clear(ClearType::All), MoveTo(0, 0))?;
                 print(&if seen.is_empty() { format!("no {}", view.noun) } else { table });
             }
-            Self::Changes { view, output, lines, known } => {
-                let fresh = changes(view, known, items);
-                tell(*output, lines, (known.is_empty(), view), &fresh)?;
-                *known = items.iter().map(|it| ((view.key)(it), view.gist(it))).collect();
+            Self::Changes { form, lines, known } => {
+                let all = gists(*form, items);
+                let fresh = changes(form.0, (known, &all), items);
+                tell(*form, (lines, known.is_empty()), &fresh)?;
+                *known = all;
             }
         }
         Ok(())
     }
 }
 
+fn gists<T>((view, root, shown): (&View<T>, Root, &OutputArgs), items: &[Item<T>]) -> Known {
+    let gist = |it: &Item<T>| ((view.name)(it), output::gist(view, it, shown, root));
+    items.iter().map(|it| ((view.key)(it), gist(it))).collect()
+}
+
 /// The objects that are new or whose text has changed. Prints a notice for those that are gone.
-fn changes<T: Clone>(
-    view: &View<T>,
-    known: &HashMap<String, Vec<String>>,
-    items: &[Item<T>],
-) -> Vec<Item<T>> {
-    let mut gone: HashMap<_, _> = known.iter().collect();
-    let mut fresh = Vec::new();
-    for it in items {
-        if gone.remove(&(view.key)(it)) != Some(&view.gist(it)) {
-            fresh.push(it.clone());
+fn changes<T: Clone>(view: &View<T>, (known, now): (&Known, &Known), items: &[Item<T>]) -> Vec<Item<T>> {
+    for (key, (name, _)) in known {
+        if !now.contains_key(key) {
+            note(&format!("{name} no longer matches"));
         }
     }
-    for gist in gone.values() {
-        note(&format!("{} no longer matches", gist.first().map_or("", String::as_str)));
-    }
-    fresh
+    let differs = |it: &&Item<T>| {
+        let key = (view.key)(it);
+        known.get(&key) != now.get(&key)
+    };
+    items.iter().filter(differs).cloned().collect()
 }
 
 fn tell<T: Serialize>(
-    output: Output,
-    lines: &mut Lines<T>,
-    (first, view): (bool, &View<T>),
+    (view, root, shown): (&View<T>, Root, &OutputArgs),
+    (lines, first): (&mut Lines<T>, bool),
     fresh: &[Item<T>],
 ) -> anyhow::Result<()> {
     if fresh.is_empty() {
         return Ok(());
     }
-    match output {
-        Output::Table | Output::Wide if first => print(&lines.page(fresh, clock::now())),
-        Output::Table | Output::Wide => lines.rows(fresh, clock::now()).iter().for_each(|row| print(row)),
+    match &shown.output {
+        _ if shown.is_table() && first => print(&lines.page(fresh, clock::now())),
+        Output::Table | Output::Wide | Output::Columns(_) => {
+            lines.rows(fresh, clock::now()).iter().for_each(|row| print(row));
+        }
         Output::Json => fresh.iter().for_each(|it| print(&it.sent().to_string())),
         Output::Yaml => {
             for it in fresh {
@@ -154,6 +150,10 @@ fn tell<T: Serialize>(
             }
         }
         Output::Name => fresh.iter().for_each(|it| print(&(view.name)(it))),
+        Output::JsonPath(path) => {
+            let values = fresh.iter().flat_map(|it| output::values(path, it, root));
+            values.for_each(|value| print(&value));
+        }
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ pub(crate) fn age(time: Duration) -> String {
 }
 
 /// A moment to the second: `2026-11-21T13:35:26Z`.
-pub(super) fn second(then: Timestamp) -> String {
+pub(crate) fn second(then: Timestamp) -> String {
     let whole = then.to_string();
     whole.split_once('.').map_or_else(|| whole.clone(), |(secs, _)| format!("{secs}Z"))
 }

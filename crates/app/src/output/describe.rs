@@ -13,7 +13,7 @@ pub(crate) use rollout::rollout;
 
 use super::cells::{bytes, epoch, labels, line, millis, or_dash, second};
 use super::views::note;
-use super::{Column, EVENTS, Lines, Output, TerminalStyle, View, age, yaml};
+use super::{Column, EVENTS, Lines, OutputArgs, TerminalStyle, View, age, yaml};
 use crate::item::Item;
 use everwatch_api::{Event, Execution, Listed, Observer, Run, ScheduleTimes, Service};
 use everwatch_core::clock::{Timestamp, show};
@@ -248,7 +248,7 @@ pub(super) fn listed<T>(
         return format!("{title}:\n  none");
     }
     let paper = TerminalStyle { width: paper.width.map(|width| width.saturating_sub(2)), ..paper };
-    let table = Lines::new(view, Output::Table, paper).page(items, now);
+    let table = Lines::new(view, &OutputArgs::default(), paper).page(items, now);
     let lines: Vec<_> = table.lines().map(|it| format!("  {it}")).collect();
     format!("{title}:\n{}", lines.join("\n"))
 }

@@ -2,7 +2,8 @@
 //! wrapped.
 
 use super::cells::line;
-use super::{Output, TerminalStyle};
+use super::json_path::CustomColumn;
+use super::{Output, OutputArgs, TerminalStyle};
 use crate::item::Item;
 use everwatch_core::clock::Timestamp;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
@@ -120,36 +121,83 @@ impl Tone {
 
 /// A table that is printed in parts: its columns only become wider, so that later rows stay aligned.
 pub(crate) struct Lines<T: 'static> {
-    columns: Vec<&'static Column<T>>,
+    columns: Vec<Drawn<T>>,
     widths: Vec<usize>,
     paper: TerminalStyle,
+    headers: bool,
+}
+
+/// A column of a table.
+#[derive(Clone)]
+enum Drawn<T: 'static> {
+    Own(&'static Column<T>),
+    /// One that the user defined.
+    Custom(CustomColumn),
+}
+
+impl<T> Drawn<T> {
+    fn head(&self) -> &str {
+        match self {
+            Self::Own(column) => column.head,
+            Self::Custom(column) => &column.head,
+        }
+    }
+
+    fn cell(&self, it: &Item<T>, now: Timestamp) -> String {
+        match self {
+            Self::Own(column) => (column.cell)(it, now),
+            Self::Custom(column) => column.cell(it.sent()),
+        }
+    }
+
+    fn own(&self) -> Option<&'static Column<T>> {
+        match self {
+            Self::Own(column) => Some(column),
+            Self::Custom(_) => None,
+        }
+    }
 }
 
 impl<T> Lines<T> {
-    pub(crate) fn new(view: &View<T>, output: Output, paper: TerminalStyle) -> Self {
-        let shown = |column: &&'static Column<T>| output == Output::Wide || !column.wide;
-        let columns: Vec<_> = view.columns.iter().filter(shown).collect();
-        let widths = columns.iter().map(|column| column.head.width()).collect();
-        Self { columns, widths, paper }
+    pub(crate) fn new(view: &View<T>, shown: &OutputArgs, paper: TerminalStyle) -> Self {
+        let is_shown = |column: &&'static Column<T>| shown.output == Output::Wide || !column.wide;
+        let (columns, width): (Vec<_>, _) = match &shown.output {
+            // The user chose these columns: none of them is cut.
+            Output::Columns(columns) => (columns.iter().cloned().map(Drawn::Custom).collect(), None),
+            _ => (view.columns.iter().filter(is_shown).map(Drawn::Own).collect(), paper.width),
+        };
+        let mut lines = Self {
+            columns,
+            widths: Vec::new(),
+            paper: TerminalStyle { width, ..paper },
+            headers: !shown.no_headers,
+        };
+        lines.widths = lines.least_widths();
+        lines
+    }
+
+    fn least_widths(&self) -> Vec<usize> {
+        self.columns.iter().map(|column| if self.headers { column.head().width() } else { 0 }).collect()
     }
 
     /// Head and rows.
     pub(crate) fn page(&mut self, items: &[Item<T>], now: Timestamp) -> String {
         self.leave_out_equal(items, now);
         let rows = self.cells(items, now);
-        let head = self.row(&self.columns.iter().map(|it| it.head.to_owned()).collect::<Vec<_>>(), Row::Head);
+        let heads = self.columns.iter().map(|it| it.head().to_owned()).collect::<Vec<_>>();
+        let head = self.headers.then(|| self.row(&heads, Row::Head));
         let rows = rows.iter().map(|cells| self.row(cells, Row::Body));
-        std::iter::once(head).chain(rows).collect::<Vec<_>>().join("\n")
+        head.into_iter().chain(rows).collect::<Vec<_>>().join("\n")
     }
 
     fn leave_out_equal(&mut self, items: &[Item<T>], now: Timestamp) {
-        let varies = |column: &Column<T>| {
-            let mut cells = items.iter().map(|it| (column.cell)(it, now));
+        let varies = |column: &Drawn<T>| {
+            let mut cells = items.iter().map(|it| column.cell(it, now));
             let first = cells.next();
             cells.any(|cell| Some(cell) != first)
         };
-        self.columns.retain(|column| !column.varied || varies(column));
-        self.widths = self.columns.iter().map(|column| column.head.width()).collect();
+        self.columns.retain(|column| !column.own().is_some_and(|own| own.varied) || varies(column));
+        self.widths = self.least_widths();
     }
 
     /// Rows alone.
@@ -161,7 +209,7 @@ impl<T> Lines<T> {
     fn cells(&mut self, items: &[Item<T>], now: Timestamp) -> Vec<Vec<String>> {
         let mut rows = Vec::with_capacity(items.len());
         for it in items {
-            let cells: Vec<_> = self.columns.iter().map(|column| line(&(column.cell)(it, now))).collect();
+            let cells: Vec<_> = self.columns.iter().map(|column| line(&column.cell(it, now))).collect();
             for (width, cell) in self.widths.iter_mut().zip(&cells) {
                 *width = cell.width().max(*width);
             }
@@ -177,7 +225,8 @@ impl<T> Lines<T> {
         let needed = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
         let mut surplus = needed.saturating_sub(room);
         for (width, column) in widths.iter_mut().zip(&self.columns).rev() {
-            let give = column.least.map_or(0, |least| width.saturating_sub(least)).min(surplus);
+            let least = column.own().and_then(|own| own.least);
+            let give = least.map_or(0, |least| width.saturating_sub(least)).min(surplus);
             *width -= give;
             surplus -= give;
         }
@@ -195,8 +244,9 @@ impl<T> Lines<T> {
             let width = width.min(left);
             let shown = cut(cell, width);
             let blank = " ".repeat(width - shown.width());
-            let (before, after) = if column.right { (blank, String::new()) } else { (String::new(), blank) };
-            let shown = if column.toned && row == Row::Body { self.toned(cell, &shown) } else { shown };
+            let (right, toned) = column.own().map_or((false, false), |own| (own.right, own.toned));
+            let (before, after) = if right { (blank, String::new()) } else { (String::new(), blank) };
+            let shown = if toned && row == Row::Body { self.toned(cell, &shown) } else { shown };
             written.push_str(&format!("{}{before}{shown}{after}", " ".repeat(gap)));
             used += gap + width;
         }
@@ -255,7 +305,8 @@ mod tests {
     fn written(width: Option<usize>) -> String {
         let items =
             things([Thing("first", 7, "because it was so"), Thing("zweiter", 1234, "日本語の理由です")]);
-        Lines::new(&VIEW, Output::Table, TerminalStyle { width, colours: false }).page(&items, Timestamp(0))
+        Lines::new(&VIEW, &OutputArgs::default(), TerminalStyle { width, colours: false })
+            .page(&items, Timestamp(0))
     }
 
     #[test]
@@ -280,7 +331,8 @@ mod tests {
 
     #[test]
     fn later_rows_keep_to_the_columns() {
-        let mut lines = Lines::new(&VIEW, Output::Table, TerminalStyle { width: None, colours: false });
+        let mut lines =
+            Lines::new(&VIEW, &OutputArgs::default(), TerminalStyle { width: None, colours: false });
         lines.page(&things([Thing("first", 7, "x")]), Timestamp(0));
         assert_eq!(lines.rows(&things([Thing("b", 8, "")]), Timestamp(0)), ["b      8"]);
     }

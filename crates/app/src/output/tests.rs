@@ -86,15 +86,20 @@ fn event(id: i64, what: &str, text: &str) -> Item<Event> {
     }))
 }
 
+fn form(output: Output) -> OutputArgs {
+    OutputArgs { output, no_headers: false }
+}
+
 fn written<T>(view: &View<T>, items: &[Item<T>], output: Output, width: usize) -> String {
-    many(view, items, output, paper(width)).unwrap()
+    many(view, items, &form(output), paper(width)).unwrap()
 }
 
 /// One view at both widths, narrow and with all columns.
 fn shapes<T>(view: &View<T>, items: &[Item<T>]) -> String {
     let shapes = [(80, Output::Table), (140, Output::Table), (140, Output::Wide), (240, Output::Wide)];
-    let told =
-        shapes.map(|(width, output)| format!("{width} {output:?}\n{}", written(view, items, output, width)));
+    let told = shapes.map(|(width, output)| {
+        format!("{width} {output:?}\n{}", written(view, items, output.clone(), width))
+    });
     told.join("\n\n")
 }
 
@@ -255,7 +260,38 @@ fn yaml_says_what_json_says() {
 #[test]
 fn a_status_is_coloured_only_where_colours_are_wanted() {
     let on = |colours| (TerminalStyle { width: Some(80), colours }, NOW);
-    let told = |colours| many(&OBSERVERS, &observers(), Output::Table, on(colours)).unwrap();
+    let told = |colours| many(&OBSERVERS, &observers(), &form(Output::Table), on(colours)).unwrap();
     assert!(told(true).contains("\u{1b}[31mFailed\u{1b}[0m "), "{}", told(true));
     assert!(!told(false).contains('\u{1b}'));
+}
+
+/// As `-o` gives it.
+fn asked(words: &[&str]) -> OutputArgs {
+    #[derive(clap::Parser)]
+    struct Asked {
+        #[command(flatten)]
+        shown: OutputArgs,
+    }
+    let words = ["x"].iter().chain(words);
+    <Asked as clap::Parser>::try_parse_from(words).unwrap().shown
+}
+
+#[test]
+fn a_user_chooses_columns_values_and_whether_there_are_heads() {
+    let told = |words: &[&str]| many(&OBSERVERS, &observers(), &asked(words), paper(30)).unwrap();
+    let columns = "-ocustom-columns=NAME:.name,SERVICE:.service.name,TEAM:{.labels.team}";
+    insta::assert_snapshot!("columns_of_the_user", told(&[columns]));
+    assert_eq!(told(&[columns, "--no-headers"]).lines().count(), 4);
+    assert!(!told(&["--no-headers"]).contains("NAME"), "{}", told(&["--no-headers"]));
+    let names = "prices-nyse\nprices-frankfurt-with-quite-a-long-name\nnews\nbroken";
+    for path in ["-ojsonpath={.items[*].name}", "--output=jsonpath=$.items[*].name"] {
+        assert_eq!(told(&[path]), names);
+    }
+    assert_eq!(told(&["-ojsonpath={.items[?(@.status=='Failed')].restarts}"]), "9");
+}
+
+#[test]
+fn a_column_of_the_user_shows_no_control_characters() {
+    let told = many(&OBSERVERS, &observers()[..1], &asked(&["-ocustom-columns=E:.last_error"]), paper(9));
+    assert_eq!(told.unwrap(), "E\ncannot connect: [31mconnection refused".replace(": [", ":  ["));
 }

@@ -366,10 +366,10 @@ pub(crate) const INCIDENTS: View<Incident> = View {
         Column::<Incident>::new("CAUSE", |it, _| it.cause.clone()),
         Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right(),
         Column::<Incident>::new("WAITING", |it, _| it.waiting.to_string()).right(),
-        Column::<Incident>::new("GAP p50", |it, _| format!("{} ms", it.gap_ms_median)).right(),
-        Column::<Incident>::new("p99", |it, _| format!("{} ms", it.gap_ms_p99)).right(),
-        Column::<Incident>::new("MAX", |it, _| format!("{} ms", it.gap_ms_max)).right(),
-        Column::<Incident>::new("OVERLAP", |it, _| format!("{} ms", it.overlap_ms_max)).right(),
+        Column::<Incident>::new("GAP p50", |it, _| millis(it.gap_ms_median)).right(),
+        Column::<Incident>::new("p99", |it, _| millis(it.gap_ms_p99)).right(),
+        Column::<Incident>::new("MAX", |it, _| millis(it.gap_ms_max)).right(),
+        Column::<Incident>::new("OVERLAP", |it, _| millis(it.overlap_ms_max)).right(),
         Column::<Incident>::new("TO", |it, _| {
             let others = Some(format!("others {}", it.to_others)).filter(|_| it.to_others > 0);
             let named = it.to.iter().map(|(name, moved)| format!("{name} {moved}"));

@@ -1,7 +1,7 @@
 //! The measured figures and their table.
 
 use crate::item::Item;
-use crate::output::{Column, Lines, Output, TerminalStyle, View, print};
+use crate::output::{Column, Lines, OutputArgs, TerminalStyle, View, print};
 use everwatch_core::clock;
 use serde::Serialize;
 use std::fmt;
@@ -79,7 +79,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> anyhow::Result<()> {
         return Ok(());
     }
     let rows = outcomes.iter().cloned().map(Item::new).collect::<anyhow::Result<Vec<_>>>()?;
-    print(&Lines::new(&FIGURES, Output::Table, TerminalStyle::stdout()).page(&rows, clock::now()));
+    print(&Lines::new(&FIGURES, &OutputArgs::default(), TerminalStyle::stdout()).page(&rows, clock::now()));
     Ok(())
 }
 

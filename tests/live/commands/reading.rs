@@ -1,0 +1,117 @@
+//! The output of several observers, times relative to now, and names that do not exist.
+
+use super::Going;
+use everwatch_api::LogLine;
+use everwatch_tests::dev::Dev;
+use everwatch_tests::wait::wait_for;
+use serde_json::json;
+use std::sync::Mutex;
+
+async fn tickers(names: &[&str]) -> Dev {
+    let dev = Dev::start(1, 10).await;
+    for name in names {
+        let spec = json!({"every": "100ms"});
+        dev.api.create(json!({"name": name, "kind": "ticker", "spec": spec, "labels": {"team": "x"}})).await;
+    }
+    for name in names {
+        wait_for("a line", || async {
+            let (_, said, beside) = dev.run(&format!("observer logs {name} -o raw"));
+            if said.contains("tick 1\n") { Ok(()) } else { Err(beside) }
+        })
+        .await;
+    }
+    dev
+}
+
+#[tokio::test]
+async fn the_output_of_several_observers_is_merged() {
+    let dev = tickers(&["one", "two", "three"]).await;
+    let (code, said, _) = dev.run("observer logs -l team=x");
+    assert_eq!(code, Some(0));
+    for name in ["one", "two", "three"] {
+        assert!(
+            said.lines().any(|line| line.starts_with(&format!("[{name}] ")) && line.ends_with(" tick 1")),
+            "{said}"
+        );
+    }
+    let times: Vec<&str> = said.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert!(times.is_sorted(), "{said}");
+    let (_, said, _) = dev.run("observer logs one two -o json --tail 1");
+    let lines: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut names: Vec<_> = lines.iter().map(|line| line["observer"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["one", "two"]);
+    assert!(lines.iter().all(|line| serde_json::from_value::<LogLine>(line.clone()).is_ok()), "{said}");
+
+    // A failure does not hide the lines of the others.
+    let (code, said, beside) = dev.run("observer logs one absent -o raw");
+    assert!(code == Some(3) && said.starts_with("[one] tick ") && beside.contains("absent"), "{beside}");
+    let (code, said, beside) = dev.run("observer logs -l team=x --max-log-requests 2");
+    assert_eq!((code, said.as_str()), (Some(2), ""));
+    assert!(beside.contains("3 observers match `team=x`; at most 2 are shown"), "{beside}");
+    assert_eq!(dev.run("observer logs one two three --max-log-requests 2").0, Some(2));
+    assert_eq!(
+        dev.run("observer logs -l team=nobody"),
+        (Some(0), String::new(), "no observers\n".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn several_observers_are_followed_until_each_has_ended() {
+    let dev = tickers(&["one", "two"]).await;
+    let following =
+        Going::start(&dev, &["observer", "logs", "-l", "team=x", "-f", "--tail", "1", "-o", "raw"]);
+    let ticks = |said: &str, name: &str| said.matches(&format!("[{name}] tick ")).count();
+    following.until("lines of both", |said| ticks(said, "one") > 3 && ticks(said, "two") > 3).await;
+    assert_eq!(dev.run("observer delete one --wait 20s").0, Some(0));
+    let before = ticks(&following.said(), "two");
+    following.until("further lines of the other", |said| ticks(said, "two") > before + 3).await;
+    assert_eq!(dev.run("observer delete two --wait 20s").0, Some(0));
+    let following = Mutex::new(following);
+    let ended = wait_for("the end", || {
+        let ended = following.lock().unwrap().process.try_wait().unwrap();
+        std::future::ready(ended.ok_or_else(|| "it runs".to_owned()))
+    })
+    .await;
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[tokio::test]
+async fn times_are_absolute_or_relative() {
+    let dev = tickers(&["one"]).await;
+    let lines = |words: &str| dev.run(words).1.lines().count();
+    assert!(lines("observer logs one --since 10m") > 0);
+    assert_eq!(lines("observer logs one --since 2100-01-01T00:00:00Z"), 0);
+    assert!(lines("observer logs one --since 2000-01-01T00:00:00Z") > 0);
+    let (code, said, _) = dev.run("timeline --since 1m --until 0s");
+    let head: Vec<&str> = said.lines().next().unwrap().split_whitespace().collect();
+    // To the second, as in other tables.
+    assert!(code == Some(0) && head.len() == 2 && head.iter().all(|time| time.len() == 20), "{said}");
+    let (code, _, beside) = dev.run("timeline --since 1m --until tomorrow");
+    assert!(code == Some(2) && beside.contains("such as 15m"), "{beside}");
+}
+
+#[tokio::test]
+async fn a_misspelled_name_is_not_only_an_empty_answer() {
+    let dev = Dev::start(1, 1).await;
+    assert_eq!(dev.run("observer create one --kind ticker --paused").0, Some(0));
+    for (words, told) in [
+        ("observer list --kind tikcer", "did you mean `ticker`?"),
+        ("observer list --kind tikcer -o json", "did you mean `ticker`?"),
+        (
+            "observer list --pool defualt",
+            "no service and no observer names the pool `defualt`; did you mean `default`?",
+        ),
+        ("observer list --pool zzzzzzzz", "pools: default"),
+        ("observer pause --kind tikcer --yes", "did you mean `ticker`?"),
+        ("service list --pool defualt", "did you mean `default`?"),
+    ] {
+        let (code, _, beside) = dev.run(words);
+        assert!(code == Some(0) && beside.contains(told), "{words}: {beside}");
+    }
+    // The names exist: nothing matches.
+    for words in ["observer list --kind ticker --status Failed", "observer list --kind http --pool default"] {
+        assert_eq!(dev.run(words).2, "no observers\n", "{words}");
+    }
+}
