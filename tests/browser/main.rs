@@ -11,5 +11,6 @@ mod logs;
 mod looking;
 mod many;
 mod pages;
+mod saved_views;
 mod served;
 mod using;

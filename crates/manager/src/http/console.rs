@@ -65,6 +65,7 @@ const FILES: &[File] = files! {
     "/console/lanes-scale.js": "lanes-scale.js", SCRIPT;
     "/console/lanes.js": "lanes.js", SCRIPT;
     "/console/limits.js": "limits.js", SCRIPT;
+    "/console/list-columns.js": "list-columns.js", SCRIPT;
     "/console/live.js": "live.js", SCRIPT;
     "/console/log-tail.js": "log-tail.js", SCRIPT;
     "/console/login.js": "login.js", SCRIPT;
@@ -85,6 +86,7 @@ const FILES: &[File] = files! {
     "/console/rollouts.js": "rollouts.js", SCRIPT;
     "/console/runs.js": "runs.js", SCRIPT;
     "/console/safe-mode.js": "safe-mode.js", SCRIPT;
+    "/console/saved-views.js": "saved-views.js", SCRIPT;
     "/console/schema.js": "schema.js", SCRIPT;
     "/console/service.js": "service.js", SCRIPT;
     "/console/services.js": "services.js", SCRIPT;
