@@ -10,6 +10,7 @@ mod login;
 mod logs;
 mod looking;
 mod many;
+mod overview;
 mod pages;
 mod saved_views;
 mod served;

@@ -58,10 +58,12 @@ const FILES: &[File] = files! {
     "/console/editor.js": "editor.js", SCRIPT;
     "/console/events.js": "events.js", SCRIPT;
     "/console/glyphs.js": "glyphs.js", SCRIPT;
+    "/console/history.js": "history.js", SCRIPT;
     "/console/incident-text.js": "incident-text.js", SCRIPT;
     "/console/incidents.js": "incidents.js", SCRIPT;
     "/console/keys.js": "keys.js", SCRIPT;
     "/console/kinds.js": "kinds.js", SCRIPT;
+    "/console/lanes-groups.js": "lanes-groups.js", SCRIPT;
     "/console/lanes-scale.js": "lanes-scale.js", SCRIPT;
     "/console/lanes.js": "lanes.js", SCRIPT;
     "/console/limits.js": "limits.js", SCRIPT;
@@ -81,7 +83,6 @@ const FILES: &[File] = files! {
     "/console/problems.js": "problems.js", SCRIPT;
     "/console/range.js": "range.js", SCRIPT;
     "/console/rates.js": "rates.js", SCRIPT;
-    "/console/ring.js": "ring.js", SCRIPT;
     "/console/roles.js": "roles.js", SCRIPT;
     "/console/rollouts.js": "rollouts.js", SCRIPT;
     "/console/runs.js": "runs.js", SCRIPT;
