@@ -69,6 +69,7 @@ async fn tiles_show_the_last_day_with_words_for_those_who_see_no_drawing() {
     .await;
     page.run(&point_at("moving")).await;
     page.until_text("#history-nowhere", "ran nowhere\nat once, of one service").await;
+    page.until("one card", "document.querySelectorAll('.legend .lane-card').length === 1").await;
     page.screenshot("last-day").await;
     // The other parts of the page are read again meanwhile.
     page.until("several readings", &format!("(() => {{ {REQUESTS} }})()[1] >= 3")).await;

@@ -82,10 +82,13 @@ function card(name) {
   return [h("div", { class: "lane-card" }, h("strong", {}, first), h("span", {}, second))];
 }
 
+/** Shows the card of this column, and closes the other one. */
 function point(name, column) {
   pointed = column && { name, column };
-  const holder = document.getElementById(holderOf(name));
-  if (holder) patch(holder, card(name));
+  for (const it of Object.keys(LINES)) {
+    const holder = document.getElementById(holderOf(it));
+    if (holder) patch(holder, card(it));
+  }
 }
 
 /** The line of one name; `all`: see `history`. */
