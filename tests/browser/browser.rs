@@ -94,6 +94,14 @@ impl Browser {
         answer.unwrap_or_else(|error| panic!("{text}: {error}")).as_f64().unwrap()
     }
 
+    /// Runs a script whose last argument is a function that the script calls with its answer.
+    pub(crate) async fn run_async(&self, script: &str) -> Value {
+        self.client
+            .execute_async(script, Vec::new())
+            .await
+            .unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
     /// Waits until the expression is true in the page.
     pub(crate) async fn until(&self, what: &str, expression: &str) {
         let look = format!("return [Boolean({expression}), location.href + '\\n' + document.body.innerText]");

@@ -61,6 +61,9 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until("who moved", "document.querySelectorAll('.panels tbody tr').length > 0").await;
     page.view("#/incidents").await;
     page.until_text(".incident-list", "amber lost").await;
+    page.run(&key("j", false)).await;
+    page.until("the incident to have the focus", "document.activeElement.closest('.incident-list > li')")
+        .await;
     page.view("#/").await;
     page.click(Locator::Css(".legend a[data-status=running]")).await;
     page.until("the list of those", "location.hash === '#/observers?health=running'").await;

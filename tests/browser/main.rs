@@ -10,6 +10,8 @@ mod login;
 mod logs;
 mod looking;
 mod many;
+mod overview;
 mod pages;
+mod saved_views;
 mod served;
 mod using;

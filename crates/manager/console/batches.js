@@ -37,7 +37,7 @@ function buttons(it, context) {
 
 const drawAll = ({ items, total }) => [
   h("header", { class: "head" }, h("h1", {}, "Batches"), h("p", { class: "total" }, number(total))),
-  items.length === 0 ? empty("No batches", "A batch creates many observers that are completed together. Create one with: everwatch batch create") : table("Batches", [
+  items.length === 0 ? empty("No batches", ["A batch creates many observers that are completed together. Create one with: ", h("code", {}, "everwatch batch create")]) : table("Batches", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },
     { title: "Progress", class: "progress", cell: progress },

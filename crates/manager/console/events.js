@@ -1,7 +1,7 @@
 // Recent events, newest first; the first page is live.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { EVENT_WORDS, asker, counted, duration, empty, number, observerLink, pager, table, time, what } from "./show.js";
+import { EVENT_WORDS, asker, counted, dated, duration, empty, number, observerLink, pager, table, time, what } from "./show.js";
 
 const PAGE = 100;
 
@@ -22,7 +22,7 @@ function draw({ items, next_cursor: next, total }, route, context) {
       { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
       { title: "Service", cell: (it) => it.service?.name ?? "" },
       { title: "Gap", class: "n", cell: (it) => { const gap = it.burst?.gap_ms_median ?? it.gap_ms; return gap === null ? "" : duration(gap); } },
-      { title: "Cause", class: "text", cell: (it) => it.text },
+      { title: "Cause", class: "text", cell: (it) => dated(it.text) },
       { title: "By", cell: (it) => asker(it.by) },
     ], items),
     pager(["Newest", "Older"], next, route, context, "Older events: not live"),

@@ -7,7 +7,7 @@ const CHORD_MS = 1200;
 
 const OTHERS = [
   ["Ctrl K or ⌘K", "find a page, an observer, a service, an action"], ["/", "filter this list, or the list of observers"], ["c", "new observer"],
-  ["e", "edit the observer of this page"], ["j and k", "next and previous row"], ["Enter or o", "open the row"], ["x", "select the row"], ["?", "this help"], ["Esc", "close"],
+  ["e", "edit the observer of this page"], ["j and k", "next and previous row or card"], ["Enter or o", "open the row"], ["x", "select the row"], ["?", "this help"], ["Esc", "close"],
 ];
 
 export function help() {
@@ -25,11 +25,13 @@ export function help() {
   dialog.showModal();
 }
 
+/** Rows of tables, entries of lists, and cards. */
+const ROWS = "main tbody tr, main .incident-list > li, main .cards > li";
 /** The row that has the focus: redrawing the page keeps it. */
-const row = () => document.activeElement?.closest("main tbody tr");
+const row = () => document.activeElement?.closest(ROWS);
 
 function step(by) {
-  const rows = [...document.querySelectorAll("main tbody tr")];
+  const rows = [...document.querySelectorAll(ROWS)];
   if (rows.length === 0) return;
   const next = rows[Math.min(Math.max(rows.indexOf(row()) + by, 0), rows.length - 1)];
   next.scrollIntoView({ block: "nearest" });

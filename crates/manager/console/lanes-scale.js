@@ -67,6 +67,29 @@ export function summed(lanes, at) {
   return sums.map((it, index) => ({ ...it, since: moment(index), until: moment(index + 1) }));
 }
 
+/**
+ * Several lanes as one, in columns: the sum of what they held, each taken as the mean of its least and most, so that an observer that
+ * moves from one of them to another counts once; and the largest gap and overlap of one lane, because those of several lanes in one column need not coincide. Ends where the last
+ * lane ends.
+ */
+export function spread(lanes, at, count) {
+  const size = (at.until - at.since) / count, sums = Array.from({ length: count }, () => ({ held: 0, gap: 0, overlap: 0 }));
+  const end = Math.min(at.until, Math.max(at.since, ...lanes.map((it) => Date.parse(it.segments.at(-1)?.until ?? 0))));
+  for (const { segments } of lanes) {
+    for (const it of segments) {
+      const since = Math.max(Date.parse(it.since), at.since), until = Math.min(Date.parse(it.until), end);
+      for (let index = Math.floor((since - at.since) / size); index < count && at.since + index * size < until; index += 1) {
+        const from = at.since + index * size, to = Math.min(from + size, end);
+        sums[index].held += (it.held_min + it.held_max) / 2 * Math.max(Math.min(until, to) - Math.max(since, from), 0) / (to - from);
+        sums[index].gap = Math.max(sums[index].gap, it.gap);
+        sums[index].overlap = Math.max(sums[index].overlap, it.overlap);
+      }
+    }
+  }
+  const moment = (index) => new Date(Math.min(at.since + size * index, end)).toISOString();
+  return sums.slice(0, Math.ceil((end - at.since) / size)).map(({ held, gap, overlap }, index) => ({ held_min: Math.round(held), held_max: Math.round(held), gap, overlap, since: moment(index), until: moment(index + 1) }));
+}
+
 export const segmentAt = (lane, at) => lane.segments.find((it) => Date.parse(it.since) <= at && at < Date.parse(it.until));
 export const most = (lane, name) => lane.segments.reduce((top, it) => Math.max(top, it[name]), 0);
 

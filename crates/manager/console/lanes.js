@@ -3,6 +3,7 @@ import { clock, exact, shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
 import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
+import { byOf, fullOf, groupNames, groupedRows, groupings, toggled } from "./lanes-groups.js";
 import { SPANS, beforeEnd, chosen, heldAtEnd, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
 import { counted, number, table } from "./show.js";
 
@@ -70,21 +71,40 @@ function marksOf(marks, row, { x }) {
   return drawn.map((it) => glyph(it.type, it.type === "service_lost" ? it.at - 9 : it.at + 1, y(row) + ROW / 2));
 }
 
-function laneLabel(lane, row, width, capacity, until) {
-  const held = heldAtEnd(lane, until);
-  const many = width < NARROW ? 11 : 16;
-  const name = lane.service.length > many ? `${lane.service.slice(0, many - 1)}…` : lane.service;
+/** A name that fits beside the lanes. */
+const short = (name, width, less = 0) => {
+  const many = (width < NARROW ? 11 : 16) - less;
+  return name.length > many ? `${name.slice(0, many - 1)}…` : name;
+};
+
+/** A lane of a group is indented by so many pixels. */
+const INDENT = 12;
+
+function laneLabel(lane, row, width, { capacity, until, isGrouped }) {
+  const held = heldAtEnd(lane, until), name = short(lane.service, width, isGrouped ? 2 : 0), x = isGrouped ? 14 + INDENT : 14;
   const text = lane.lives ? `${number(held)}${capacity ? ` / ${number(capacity)}` : ""}` : "ended";
   return s("a", { href: `#/services/${encodeURIComponent(lane.service)}` },
-    s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, name), s("text", { x: 14, y: y(row) + 28 }, text));
+    s("text", { class: "lane-name", x, y: y(row) + 14 }, name), s("text", { x, y: y(row) + 28 }, text));
 }
 
-function arcs(it, rows, { x }) {
+/** The heading of a group: a link that collapses or opens it. */
+function groupLabel(it, row, width, { params, context }) {
+  const change = toggled(params, it.group), search = new URLSearchParams(params);
+  for (const [name, value] of Object.entries(change)) value ? search.set(name, value) : search.delete(name);
+  const sum = `${number(it.held)}${it.capacity ? ` / ${number(it.capacity)}` : ""}`;
+  const count = it.isClosed || it.below === it.services ? counted(it.services, "service") : `${number(it.below)} of ${counted(it.services, "service")}`;
+  return s("a", { class: "fold", href: `#/?${search}`, "aria-expanded": String(!it.isClosed), "aria-description": `${it.service}: ${count}`, onclick: (event) => { event.preventDefault(); context.set(change); } },
+    s("rect", { class: "hit", x: 4, y: y(row), width: (width < NARROW ? 88 : 124) - 10, height: ROW, rx: 4 }),
+    s("path", { class: "turn", d: it.isClosed ? `M15 ${y(row) + 6}L20 ${y(row) + 10}L15 ${y(row) + 14}Z` : `M13 ${y(row) + 7}L21 ${y(row) + 7}L17 ${y(row) + 13}Z` }),
+    s("text", { class: "lane-name", x: 14 + INDENT, y: y(row) + 14 }, `${short(it.service, width, it.isClosed ? 6 : 2)}${it.isClosed ? ` (${number(it.services)})` : ""}`), s("text", { x: 14 + INDENT, y: y(row) + 28 }, sum));
+}
+
+function arcs(it, rows, { x, right }) {
   const from = rows.get(it.from);
   const x0 = x(Date.parse(it.since)), y0 = y(from) + ROW / 2;
-  return Object.keys(it.to).filter((name) => rows.has(name) && name !== it.from).map((name) => {
+  return Object.keys(it.to).filter((name) => rows.has(name) && rows.get(name) !== from).map((name) => {
     const to = rows.get(name), far = Math.abs(to - from);
-    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.max(x(untilOf(it)), x0 + 16 + far * 4);
+    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(untilOf(it)), x0 + 16 + far * 4), right);
     return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${(x0 + 18).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: 2.6 }));
   });
 }
@@ -110,6 +130,9 @@ function incidentLink(it, rows, at, width) {
     arcs(it, rows, at), s("rect", { class: "hit", x: (x0 - 16).toFixed(1), y: y(row) - 2, width: 34, height: ROW + 4, rx: 4 }));
 }
 
+/** Whether a row shows this service: its own lane, or the heading of its group, if it has no row. */
+const stands = (row, service) => (row.names ? row.names.has(service) : row.service === service);
+
 /** The card for the pointer: the lane at that moment, with nearby events. */
 function look(event, picture, shown, at, width) {
   const box = event.currentTarget.getBoundingClientRect(), factor = width / box.width;
@@ -117,14 +140,16 @@ function look(event, picture, shown, at, width) {
   const lane = shown[row];
   if (!lane || px < at.left || px > at.right) return show(null);
   const moment = at.at(px), near = (other) => Math.abs(at.x(Date.parse(other)) - px) < NEAR * 1.6;
-  const marks = picture.marks.filter((it) => (it.service === lane.service || it.service === null) && near(it.at)).slice(0, 3);
-  const found = picture.incidents.find((it) => it.from === lane.service && near(it.since));
+  const marks = picture.marks.filter((it) => (stands(lane, it.service) || it.service === null) && near(it.at)).slice(0, 3);
+  const found = picture.incidents.find((it) => stands(lane, it.from) && near(it.since));
   const segment = segmentAt(lane, moment);
   const held = !segment ? "held nothing" : segment.held_min === segment.held_max ? `held ${number(segment.held_max)}` : `held ${number(segment.held_min)} to ${number(segment.held_max)}`;
+  // A heading knows the largest gap of its lanes, not their sum.
+  const least = lane.group && lane.services > 1 ? "at least " : "";
   show({ left: px / factor, top: (y(row) + ROW + 6) / factor, width: box.width, lines: [
     h("strong", {}, `${lane.service} · ${clock(moment)}`), h("span", {}, held),
-    segment?.gap ? h("span", { class: "bad" }, `gap: ${counted(segment.gap, "observer")} ran nowhere`) : null,
-    segment?.overlap ? h("span", { class: "warn" }, `overlap: ${counted(segment.overlap, "observer")} ran twice`) : null,
+    segment?.gap ? h("span", { class: "bad" }, `gap: ${least}${counted(segment.gap, "observer")} ran nowhere`) : null,
+    segment?.overlap ? h("span", { class: "warn" }, `overlap: ${least}${counted(segment.overlap, "observer")} ran twice`) : null,
     ...marks.map((it) => h("span", {}, `${markOf(it.type).word} ${clock(it.at)}${it.text ? `: ${it.text}` : ""}`)),
     ...(found ? incidentCard(found).slice(0, 3) : [])].filter(Boolean) });
 }
@@ -140,21 +165,28 @@ function axis(at, bottom, width) {
   });
 }
 
-function chart(all, capacities, width) {
-  const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type)) };
-  const left = width < NARROW ? 88 : 124, at = scale(picture, width, left, 14);
+/** The rows of the chart, in groups if the user has chosen some. */
+function rowsOf(picture, at, groups) {
   const { shown, folded } = chosen(picture, unfolded);
   const others = picture.others ? [{ segments: picture.others.segments }] : [];
+  const more = (segments, many) => ({ service: `${number(many)} more`, lives: true, segments: summed(segments, at), sum: true });
+  if (groups?.by) return [...groupedRows(picture, shown, { ...groups, at }), ...(picture.others ? [more(others, picture.others.lanes)] : [])];
   const many = (folded?.length ?? 0) + (picture.others?.lanes ?? 0);
-  const drawn = many ? [...shown, { service: `${number(many)} more`, lives: true, segments: summed([...(folded ?? []), ...others], at), sum: true }] : shown;
-  const rows = new Map(shown.map((it, row) => [it.service, row]));
-  const top = Math.max(1, ...shown.map((it) => most(it, "held_max")));
-  const full = (it) => (it.sum ? most(it, "held_max") * 1.2 : Math.max(capacities.get(it.service) ?? top * 1.2, most(it, "held_max")));
+  return many ? [...shown, more([...(folded ?? []), ...others], many)] : shown;
+}
+
+function chart(all, capacities, width, groups) {
+  const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type)) };
+  const left = width < NARROW ? 88 : 124, at = scale(picture, width, left, 14);
+  const drawn = rowsOf(picture, at, groups);
+  const rows = new Map(drawn.flatMap((it, row) => (it.sum ? [] : [...(it.names ?? [it.service])].map((name) => [name, row]))));
+  const top = Math.max(1, ...drawn.filter((it) => !it.group && !it.sum).map((it) => most(it, "held_max")));
+  const full = (it) => (it.group ? fullOf(it) : it.sum ? most(it, "held_max") * 1.2 : Math.max(capacities.get(it.service) ?? top * 1.2, most(it, "held_max")));
   const bottom = y(drawn.length) - BETWEEN, known = picture.complete_since ? Date.parse(picture.complete_since) : null;
-  const lane = (it, row) => s("g", { key: it.service },
-    it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, capacities.get(it.service), at.until),
+  const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
+    it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), until: at.until, isGrouped: Boolean(groups?.by) }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
-    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service === it.service), row, at));
+    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), row, at));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
     onpointermove: (event) => look(event, picture, drawn, at, width), onpointerleave: () => show(null) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
@@ -164,8 +196,11 @@ function chart(all, capacities, width) {
     picture.marks.filter((it) => it.service === null).map((it) => glyph(it.type, at.x(Date.parse(it.at)), 6)));
 }
 
-const asTable = ({ lanes, marks, until }) => h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
+const asTable = ({ lanes, marks, until }, groups) => {
+  const names = groups?.by ? groupNames(lanes, groups.services, groups.by) : null;
+  return h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
   { title: "Service", cell: (it) => h("a", { href: `#/services/${encodeURIComponent(it.service)}` }, it.service) },
+  ...(names ? [{ title: groups.by === "pool" ? "Pool" : `Label ${groups.by.slice("label:".length)}`, cell: (it) => names.get(it.service) ?? "–" }] : []),
   { title: "Lives", cell: (it) => (it.lives ? "yes" : "no") },
   { title: "Held at the end", class: "n", cell: (it) => number(heldAtEnd(it, Date.parse(until))) },
   { title: "Most held", class: "n", cell: (it) => number(most(it, "held_max")) },
@@ -173,6 +208,7 @@ const asTable = ({ lanes, marks, until }) => h("details", { class: "aside", key:
   { title: "Most in an overlap", class: "n", cell: (it) => number(most(it, "overlap")) },
   { title: "Events", class: "text", cell: (it) => marks.filter((one) => one.service === it.service).map((one) => `${markOf(one.type).word} ${clock(one.at)}`).join(", ") },
 ], lanes.map((it) => ({ ...it, name: it.service }))));
+};
 
 const LEGEND = [["held", "M0 8H10"], ["gap", "M5 0V10"]];
 const legend = (picture) => h("ul", { class: "lane-legend", key: "legend" },
@@ -188,16 +224,24 @@ function spanButtons(params, context, ask) {
     Object.entries(SPANS).map(([name, [text]]) => button(name, text, () => context.set({ span: name, since: "", until: "" }))), button("range", "Range…", ask));
 }
 
-/** The panel. `capacities`: slots by the name of the service. Without `spans`, the span is fixed. */
-export function lanesPanel(picture, capacities, { title = "Failover timeline", spans, context }) {
+function groupChoice({ services, by }, context) {
+  const onchange = (event) => context.set({ group: event.target.value, collapsed: "" });
+  return h("label", { class: "group-by", key: "group-by" }, "Group by", h("select", { name: "group", onchange }, groupings(services).map(([value, text]) => h("option", { value, selected: value === by }, text))));
+}
+
+/** How the address groups the lanes of these services; nothing if the session may not read services, or if there is nothing to group. */
+export const groupsOf = (picture, services, params, context) => (picture.lanes.length > 1 && services.length ? { services, params, context, by: byOf(params, services) } : null);
+
+/** The panel. `capacities`: slots by the name of the service. Without `spans`, the span is fixed. `groups`: see `groupsOf`. */
+export function lanesPanel(picture, capacities, { title = "Failover timeline", spans, context, groups = null }) {
   const width = room();
   const many = chosen(picture, false).folded;
   return h("section", { class: "panel lanes across", key: "lanes" },
-    h("header", {}, h("h2", {}, title), legend(picture), spans ? spanButtons(spans.params, context, spans.ask) : null),
+    h("header", {}, h("h2", {}, title), legend(picture), groups ? groupChoice(groups, context) : null, spans ? spanButtons(spans.params, context, spans.ask) : null),
     picture.lanes.length === 0 ? h("p", { class: "fine" }, "No service ran in this time.") :
-      h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),
+      h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width, groups), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),
     many ? h("button", { type: "button", class: "quiet lane-more", key: "more", onclick: () => { unfolded = !unfolded; context.redraw(); } }, unfolded ? "Show fewer lanes" : `Show all ${number(picture.lanes.length)} lanes`) : null,
-    asTable(picture));
+    asTable(picture, groups));
 }
 
 export const causeGlyph = (it) => inlineGlyph(CAUSES[it.cause] ?? "rebalanced");

@@ -8,7 +8,7 @@ import { editPanel, isEditing, loadEdit } from "./edit.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
 import { may, readable } from "./session.js";
-import { asker, counted, duration, fact, number, pill, standing, table, time, timed, what, word } from "./show.js";
+import { asker, counted, dated, duration, fact, number, pill, standing, table, time, timed, what, word } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
 import { SHOWN, versionsPanel } from "./versions.js";
 import { toYaml } from "./yaml.js";
@@ -53,7 +53,7 @@ function facts(it) {
     ["Created", time(it.created_at)],
     ["Epoch", `${it.generation}.${it.acquisitions}`],
     ["Attempt", `${number(it.attempt)}${it.restarts ? `, ${counted(it.restarts, "restart")}` : ""}`],
-    ["Restart policy", retryText(it.retry)],
+    ["Retry policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
     ["Stop timeout", it.grace],
     it.start_at ? ["May start", time(it.start_at)] : null,
@@ -86,7 +86,7 @@ const eventsPanel = ({ it, events }) => h("section", { class: "panel", key: "eve
   { title: "When", class: "when", cell: (event) => time(event.at) },
   { title: "Event", cell: (event) => what(event.type) },
   { title: "Service", cell: (event) => event.service?.name ?? "" },
-  { title: "Cause", class: "text", cell: (event) => event.text },
+  { title: "Cause", class: "text", cell: (event) => dated(event.text) },
   { title: "By", cell: (event) => asker(event.by) },
   { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : duration(event.gap_ms) },
 ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All events")) : null);

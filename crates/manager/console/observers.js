@@ -2,12 +2,13 @@
 import { call, forEach, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
+import { columnMenu, columnsOf } from "./list-columns.js";
+import { FILTERS, viewsBar } from "./saved-views.js";
 import { may, readable } from "./session.js";
-import { HEALTHS, RESTS, counted, empty, health, number, observerLink, table, time, word } from "./show.js";
+import { HEALTHS, RESTS, counted, empty, number, observerLink, table, word } from "./show.js";
 
 const PAGE = 100;
 const TYPING_MS = 150;
-const FILTERS = ["health", "status", "reason_code", "q", "kind", "pool", "service", "label", "sort"];
 const FRESH_PAGE = { cursor: "", page: "" };
 
 /** Ticked observers by id; kept while pages turn. */
@@ -126,8 +127,6 @@ function sorted(title, field, params, context) {
     title, h("span", { "aria-hidden": "true" }, is ? (now.startsWith("-") ? " ↓" : " ↑") : ""));
 }
 
-const note = (it) => it.last_error && (it.health === "restarting" || it.status === "Failed") ? h("span", { class: "bad", title: it.last_error }, it.last_error) : h("span", { title: it.reason }, it.reason || it.progress || "");
-
 function rows({ page }, params, context) {
   const all = page.items.length > 0 && page.items.every((it) => ticked.has(it.id));
   const some = page.items.some((it) => ticked.has(it.id));
@@ -138,13 +137,7 @@ function rows({ page }, params, context) {
       class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
     },
     { title: sorted("Name", "name", params, context), class: "name", cell: observerLink },
-    { title: "Health", cell: health },
-    { title: "Kind", cell: (it) => it.kind },
-    ...(page.items.some((it) => it.priority) ? [{ title: "Priority", class: "n", cell: (it) => number(it.priority) }] : []),
-    { title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : h("span", { class: "none" }, "–") },
-    { title: "Started", class: "n when", cell: (it) => time(it.started_at) },
-    { title: sorted("Created", "created_at", params, context), class: "n when", cell: (it) => time(it.created_at) },
-    { title: "Reason", class: "text", cell: note },
+    ...columnsOf(params, page.items).map((it) => ({ title: it.sort ? sorted(it.title, it.sort, params, context) : it.title, class: it.class, cell: it.cell })),
   ], page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
 }
 
@@ -165,9 +158,10 @@ function draw(data, { params }, context) {
   const clear = () => context.set(Object.fromEntries([...FILTERS, "cursor", "page"].map((it) => [it, ""])));
   const nothing = filtered
     ? empty("No matches", "No observer matches this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
-    : empty("No observer yet", "Create one here, or on a terminal with: everwatch observer create hello --kind ticker", may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null);
+    : empty("No observer yet", ["Create one here, or on a terminal with: ", h("code", {}, "everwatch observer create hello --kind ticker")], may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null);
   return [
-    h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null),
+    h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null, data.page.items.length ? columnMenu(params, data.page.items, context) : null),
+    viewsBar(params, context),
     filters(data, params, context),
     selection(context),
     data.page.items.length ? rows(data, params, context) : nothing,

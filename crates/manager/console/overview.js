@@ -1,27 +1,28 @@
 // The overview: whether all observers run, the failure tolerance, the timeline, incidents and problems.
 import { get } from "./api.js";
 import { h } from "./dom.js";
+import { history, spark, sparkCard } from "./history.js";
 import { capacities, incidentList } from "./incidents.js";
-import { columns, lanesPanel } from "./lanes.js";
+import { columns, groupsOf, lanesPanel } from "./lanes.js";
 import { spanOf } from "./lanes-scale.js";
 import { problems, problemsPanel } from "./problems.js";
 import { spans } from "./range.js";
-import { remember, spark } from "./ring.js";
 import { may, readable } from "./session.js";
 import { STATUSES, bar, counted, empty, number, table, word } from "./show.js";
 
 const SHOWN = 5;
 /** A tile for each health; the others appear when an observer has them. */
 const TILES = [["running", "health"], ["restarting", "health"], ["waiting", "health"], ["moving", "health"], ["Paused", "status"], ["Failed", "status"]];
+/** The tiles with a line of the last 24 hours. */
+const LINES = { running: "running", moving: "nowhere" };
 const RARE = [["stopping", "health"], ["Completed", "status"]];
 
 async function load({ params }) {
-  const [stats, pools, services, found, safeMode, parked, picture] = await Promise.all([
+  const [stats, pools, services, found, safeMode, parked, picture, past] = await Promise.all([
     get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), problems(),
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
-    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: columns() }), null)]);
-  remember({ ...stats.health, ...stats.observers });
-  return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture };
+    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: columns() }), null), history()]);
+  return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture, past };
 }
 
 const total = ({ observers }) => STATUSES.reduce((sum, it) => sum + (observers[it] ?? 0), 0);
@@ -69,12 +70,14 @@ function warnings({ stats, safeMode, parked, services }) {
   ].filter(Boolean);
 }
 
-function tiles({ observers, health }) {
+function tiles({ stats: { observers, health }, past }) {
   const count = (it) => health[it] ?? observers[it] ?? 0;
   const shown = [...TILES, ...RARE.filter(([it]) => count(it) > 0)];
-  return h("ul", { class: "legend", key: "tiles", style: { "--tiles": String(shown.length) } }, shown.map(([it, filter]) => h("li", { key: it },
+  const tile = (it, filter, line) => h("li", { key: it },
     h("a", { href: `#/observers?${filter}=${it}`, "data-status": it, class: count(it) ? "" : "zero" },
-      h("span", { class: "kind" }, h("span", { class: "mark", "data-status": it }), word(it)), h("strong", {}, number(count(it))), spark(it)))));
+      h("span", { class: "kind" }, h("span", { class: "mark", "data-status": it }), word(it), line ? h("span", { class: "fine end" }, "24 h") : null),
+      h("span", { class: "amount" }, h("strong", {}, number(count(it))), line ? spark(line, past) : null)), line ? sparkCard(line) : null);
+  return h("ul", { class: "legend", key: "tiles", style: { "--tiles": String(shown.length) } }, shown.map(([it, filter]) => tile(it, filter, past ? LINES[it] : undefined)));
 }
 
 function incidentsPanel({ picture }) {
@@ -105,8 +108,8 @@ function draw(data, { params }, context) {
     total(stats) === 0
       ? empty("Create the first observer", "An observer is a task that never ends: a feed to poll, a device to watch, a process to keep alive. Services run observers; when a service dies, its observers continue on other services.",
         may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null)
-      : tiles(stats),
-    picture && (total(stats) > 0 || picture.lanes.some((it) => it.segments.length)) ? lanesPanel(picture, capacities(services), { spans: spans(params, context), context }) : null,
+      : tiles(data),
+    picture && (total(stats) > 0 || picture.lanes.some((it) => it.segments.length)) ? lanesPanel(picture, capacities(services), { spans: spans(params, context), context, groups: groupsOf(picture, services, params, context) }) : null,
     h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found)),
     poolsPanel(data),
   ];

@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { h, patch } from "./dom.js";
 import { help } from "./keys.js";
 import { PAGES } from "./nav.js";
+import { hrefOf, savedViews } from "./saved-views.js";
 import { may, readable } from "./session.js";
 import { standing, word } from "./show.js";
 
@@ -24,6 +25,8 @@ const matches = (text, typed) => typed.toLowerCase().split(/\s+/).every((part) =
 const pages = (typed) => PAGES.filter((it) => may(it.needs) && matches(`${it.title} ${it.group}`, typed))
   .map((it) => ({ sort: "Pages", title: it.title, hint: `g ${it.key}`, run: (commands) => commands.go(`#/${it.path}`) }));
 const actions = (typed) => ACTIONS.filter((it) => may(it.needs) && matches(it.title, typed)).map((it) => ({ sort: "Actions", ...it }));
+const views = (typed) => (may("observers:read") ? savedViews() : []).filter((it) => matches(`${it.name} saved view`, typed))
+  .map((it) => ({ sort: "Views", title: it.name, hint: "saved view", run: (commands) => commands.go(hrefOf(it)) }));
 
 async function things(typed) {
   if (!typed) return [];
@@ -57,7 +60,7 @@ export function openPalette(commands) {
   };
   const search = async () => {
     const mine = ++turn, typed = field.value.trim();
-    found = [...pages(typed), ...actions(typed)];
+    found = [...pages(typed), ...views(typed), ...actions(typed)];
     at = 0;
     draw();
     const more = await things(typed).catch(() => []);

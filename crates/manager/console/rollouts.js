@@ -38,7 +38,7 @@ function buttons(it, context) {
 
 const drawAll = ({ items, total }) => [
   h("header", { class: "head" }, h("h1", {}, "Rollouts"), h("p", { class: "total" }, number(total))),
-  items.length === 0 ? empty("No rollouts", "A rollout changes many observers a few at a time. Start one with: everwatch rollout start") : table("Rollouts", [
+  items.length === 0 ? empty("No rollouts", ["A rollout changes many observers a few at a time. Start one with: ", h("code", {}, "everwatch rollout start")]) : table("Rollouts", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },
     { title: "Progress", class: "progress", cell: progress },

@@ -7,7 +7,7 @@ import { spanOf } from "./lanes-scale.js";
 import { spans } from "./range.js";
 import { endedTable, orders, progress, stalls, vitals } from "./services.js";
 import { readable } from "./session.js";
-import { bar, counted, empty, fact, health, number, observerLink, state, table, time, timed, what } from "./show.js";
+import { bar, counted, dated, empty, fact, health, number, observerLink, state, table, time, timed, what } from "./show.js";
 
 const SHOWN = 50;
 const EVENTS = 20;
@@ -37,7 +37,7 @@ const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h(
   ], held.items));
 
 const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "No events are stored.") : table("Recent events", [
-  { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", cell: (event) => what(event.type) }, { title: "Observer", class: "name", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", cell: (event) => event.text },
+  { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", cell: (event) => what(event.type) }, { title: "Observer", class: "name", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", cell: (event) => dated(event.text) },
 ], events.items));
 
 function draw({ name, it, former, picture, held, events }, { params }, context) {

@@ -133,7 +133,7 @@ function draw({ living, over, total }, { params }, context) {
   return [
     h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, `${number(living.length)} living`),
       living.length > 1 && may("services:operate") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance")) : null),
-    living.length === 0 ? empty("No services", "Observers wait for a service. Start one with: everwatch run service") : asCards ? h("ul", { class: "cards" }, sorted.map((it) => card(it, context))) : rows(sorted, params, context),
+    living.length === 0 ? empty("No services", ["Observers wait for a service. Start one with: ", h("code", {}, "everwatch run service")]) : asCards ? h("ul", { class: "cards" }, sorted.map((it) => card(it, context))) : rows(sorted, params, context),
     sorted.length > ROWS ? h("p", { class: "fine" }, `${number(ROWS)} of ${counted(sorted.length, "service")} shown.`) : null,
     late.length ? h("section", { class: "panel across" }, h("h2", {}, "Recently ended"), endedTable(late)) : null,
     total > living.length + over.length ? h("p", { class: "fine" }, `The first ${number(living.length + over.length)} of ${counted(total, "service")} shown.`) : null,

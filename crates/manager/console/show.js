@@ -55,6 +55,13 @@ export function timed(text) {
   return [before, time(found[0]), timed(text.slice(found.index + found[0].length))];
 }
 
+/** The text of an event: its times may be past, thus they are exact. */
+export function dated(text) {
+  const found = MOMENT.exec(text ?? "");
+  if (!found) return text ?? "";
+  return [text.slice(0, found.index), h("span", { title: found[0] }, exact(found[0])), dated(text.slice(found.index + found[0].length))];
+}
+
 export function tick() {
   for (const element of document.querySelectorAll("main time")) {
     const text = ago(element.dateTime);

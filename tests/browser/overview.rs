@@ -1,0 +1,141 @@
+//! The last 24 hours on the tiles of the overview, and the lanes of the timeline in groups.
+
+use crate::browser::Browser;
+use everwatch_api::{CreatedToken, Role};
+use everwatch_tests::cluster::{As, Cluster};
+use serde_json::json;
+
+/// How many requests for the last 24 hours the page has sent since it was loaded, and how many for the timeline.
+const REQUESTS: &str = "const all = performance.getEntriesByType('resource').filter((it) => it.name.includes('/v1/timeline'));
+    return [all.filter((it) => it.name.includes('since=24h') && it.name.includes('columns=96')).length, all.filter((it) => it.name.includes('since=15m')).length]";
+
+/// Points at the last column of the drawing on this tile.
+fn point_at(tile: &str) -> String {
+    format!(
+        "const it = document.querySelector('.legend a[data-status={tile}] .spark'), box = it.getBoundingClientRect();
+         it.dispatchEvent(new PointerEvent('pointermove', {{ clientX: box.right - 1, clientY: box.top + 2, bubbles: true }}))"
+    )
+}
+
+/// Starts services in pools and zones, with room for the observers of one another.
+async fn fleet(cluster: &mut Cluster) {
+    cluster.manager().await;
+    let url = cluster.broker_url.clone();
+    for (name, pool, zone) in
+        [("amber", "feeds", "east"), ("birch", "feeds", "west"), ("cedar", "other", "east")]
+    {
+        let environment = [("EVERWATCH_SERVICE__POOL", pool), ("EVERWATCH_SERVICE__LABELS__ZONE", zone)];
+        cluster.spawn_service_as(
+            name,
+            20,
+            As { broker_url: &url, environment: &environment, ..As::default() },
+        );
+        cluster.until_active(name).await;
+    }
+    for (name, pool) in
+        [("one", "feeds"), ("two", "feeds"), ("three", "feeds"), ("four", "feeds"), ("five", "other")]
+    {
+        cluster.api.create(json!({"name": name, "kind": "ticker", "pool": pool})).await;
+        cluster.api.until_status(name, "Processing").await;
+    }
+}
+
+#[tokio::test]
+async fn tiles_show_the_last_day_with_words_for_those_who_see_no_drawing() {
+    let mut cluster = Cluster::new("last-day");
+    fleet(&mut cluster).await;
+    cluster.kill("amber");
+    let page = Browser::open(&cluster.api.url).await;
+    page.until_text("h1", "All 5 observers run").await;
+    page.until_text(".incident-list", "amber lost").await;
+    // The page was opened before the gap had ended.
+    page.reopened("document.querySelectorAll('.legend .spark').length === 2").await;
+    let said = |tile: &str| {
+        format!("document.querySelector('.legend a[data-status={tile}] .spark').getAttribute('aria-label')")
+    };
+    page.until(
+        "the words for those that ran",
+        &format!("/^Since .* between about .* and about [1-9].* observers ran/.test({})", said("running")),
+    )
+    .await;
+    let gap = "observers of one service ran nowhere at once";
+    page.until("the words for the gap", &format!("{}.includes('{gap}')", said("moving"))).await;
+    page.until("the bar of the gap", "document.querySelector('.spark .bad')").await;
+    page.run(&point_at("running")).await;
+    page.until(
+        "the number and the time",
+        r"/^about [1-9] ran\n\d\d:\d\d to /.test(document.querySelector('#history-running').innerText)",
+    )
+    .await;
+    page.run(&point_at("moving")).await;
+    page.until_text("#history-nowhere", "ran nowhere\nat once, of one service").await;
+    page.until("one card", "document.querySelectorAll('.legend .lane-card').length === 1").await;
+    page.screenshot("last-day").await;
+    // The other parts of the page are read again meanwhile.
+    page.until("several readings", &format!("(() => {{ {REQUESTS} }})()[1] >= 3")).await;
+    assert_eq!(page.run(REQUESTS).await[0], 1);
+}
+
+#[tokio::test]
+async fn a_role_that_may_not_read_the_timeline_sees_tiles_without_lines() {
+    let mut cluster = Cluster::new("no-timeline").guarded();
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
+    cluster.api.until_status("one", "Processing").await;
+    let grants = json!({"grants": [{"verbs": ["status:read", "observers:read"]}]});
+    cluster.api.done::<Role>("PUT", "/v1/roles/narrow", Some(grants), 201).await;
+    let body = json!({"name": "joe", "role": "narrow"});
+    let joe: CreatedToken = cluster.api.done("POST", "/v1/tokens", Some(body), 201).await;
+    let page = Browser::open(&cluster.api.url).await;
+    page.until_text("main h1", "Log in").await;
+    page.write("#token", &joe.token).await;
+    page.press("Log in").await;
+    page.until_text("h1", "1 observer runs").await;
+    page.until("tiles", "document.querySelectorAll('.legend li').length === 6").await;
+    assert_eq!(page.run("return document.querySelectorAll('.spark, .chart').length").await, 0);
+}
+
+#[tokio::test]
+async fn lanes_are_grouped_by_pool_or_label_and_groups_collapse() {
+    let mut cluster = Cluster::new("groups");
+    fleet(&mut cluster).await;
+    let page = Browser::open(&cluster.api.url).await;
+    let lanes = |expected: &[&str]| {
+        let names = "[...document.querySelectorAll('.chart .lane-name')].map((it) => it.textContent)";
+        format!("JSON.stringify({names}) === JSON.stringify({})", json!(expected))
+    };
+    let choose = |value: &str| {
+        format!(
+            "const it = document.querySelector('select[name=group]'); it.value = '{value}'; it.dispatchEvent(new Event('change', {{ bubbles: true }}))"
+        )
+    };
+    page.until("three lanes", &lanes(&["amber", "birch", "cedar"])).await;
+    page.run(&choose("pool")).await;
+    page.until("pools", &lanes(&["feeds", "amber", "birch", "other", "cedar"])).await;
+    page.until(
+        "the sum of the pool",
+        "document.querySelector('.chart .fold').textContent.includes('4 / 40')",
+    )
+    .await;
+    page.until("the sum as a lane", "document.querySelector('.chart .group .held')").await;
+    page.screenshot("groups").await;
+    page.run("const it = document.querySelector('.chart .fold'); it.focus(); it.dispatchEvent(new MouseEvent('click', { bubbles: true, cancelable: true }))").await;
+    page.until("the collapsed pool", &lanes(&["feeds (2)", "other", "cedar"])).await;
+    page.until(
+        "a link that can be opened again",
+        "document.querySelector('.chart .fold').getAttribute('aria-expanded') === 'false'",
+    )
+    .await;
+    // The address keeps both choices.
+    page.reopened(&lanes(&["feeds (2)", "other", "cedar"])).await;
+    cluster.kill("amber");
+    page.until("the incident on the heading", "document.querySelector('.chart a[href*=incidents]')").await;
+    page.run(&choose("label:zone")).await;
+    page.until("zones", &lanes(&["east", "amber", "cedar", "west", "birch"])).await;
+    page.until("an address without the collapsed pool", "location.hash === '#/?group=label%3Azone'").await;
+    page.run("document.querySelector('.lanes details').open = true").await;
+    page.until_text(".lanes details", "Label zone").await;
+    page.narrow().await;
+    page.until("the groups on a phone", "document.documentElement.scrollWidth <= innerWidth").await;
+}
