@@ -1,7 +1,7 @@
 //! The last 24 hours on the tiles of the overview, and the lanes of the timeline in groups.
 
 use crate::browser::Browser;
-use everwatch_api::{CreatedToken, Role};
+use everwatch_api::{CreatedToken, Pool, Role};
 use everwatch_tests::cluster::{As, Cluster};
 use serde_json::json;
 
@@ -21,6 +21,10 @@ fn point_at(tile: &str) -> String {
 async fn fleet(cluster: &mut Cluster) {
     cluster.manager().await;
     let url = cluster.broker_url.clone();
+    for pool in ["feeds", "other"] {
+        let path = format!("/v1/pools/{pool}");
+        cluster.api.done::<Pool>("PUT", &path, Some(json!({"single": false})), 200).await;
+    }
     for (name, pool, zone) in
         [("amber", "feeds", "east"), ("birch", "feeds", "west"), ("cedar", "other", "east")]
     {

@@ -116,6 +116,7 @@ impl World {
             cluster.extra.push(("EVERWATCH_STORE__URL".to_owned(), database));
         }
         cluster.extra.push(("EVERWATCH_BROKER__HEARTBEAT".to_owned(), "3s".to_owned()));
+        cluster.extra.push(("EVERWATCH_MANAGER__POOLS".to_owned(), "default,edge".to_owned()));
         // No observer of this test kills its services, but the campaign kills a service every few seconds,
         // which makes observers look crash-looping. By design, suspects start a minute apart; `live::poison`
         // and the simulation test that.

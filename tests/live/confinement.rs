@@ -385,13 +385,18 @@ async fn a_user_that_does_not_exist_and_a_limit_that_cannot_hold_end_the_service
             "no-such-user",
             "service.exec.user: this machine has no user `no-such-user`; create it, or name another one",
         ),
-        ("LIMITS__OPEN_FILES", "3", "service.exec.limits.open_files: at least 16, or 0 for no limit"),
+        (
+            "LIMITS__OPEN_FILES",
+            "3",
+            "service.exec.limits.open_files: at least 16, or 0 for the limit of the service",
+        ),
         (
             "LIMITS__PROCESSES",
             "10",
             "service.exec.limits.processes: the kernel counts all processes of a user",
         ),
         ("LIMITS__MEMORY", "much", "`much` is not a size"),
+        ("LIMITS__MEMORY", "1KiB", "service.exec.limits.memory: at least 16MiB"),
     ] {
         let mut cluster = Cluster::new("no-user");
         cluster.extra.push((format!("EVERWATCH_SERVICE__EXEC__{key}"), value.to_owned()));

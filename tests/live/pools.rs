@@ -158,10 +158,7 @@ async fn a_pool_without_a_service_refuses_or_lets_wait_and_says_so() {
     assert_eq!(cluster.api.read::<Pool>("/v1/pools/gpu").await.needed, 1);
 
     // The broker user of the service may not create the queue.
-    assert_eq!(
-        cluster.command(&["pool", "create", "gpu"]),
-        (Some(0), "the queue of pool gpu exists\n".to_owned())
-    );
+    assert_eq!(cluster.command(&["pool", "create", "gpu"]), (Some(0), "pool gpu exists\n".to_owned()));
     cluster.extra.push(("EVERWATCH_SERVICE__POOL".to_owned(), "gpu".to_owned()));
     cluster.service("g", 5).await;
     let runs_on = |it: &Observer, name: &str| it.status == Status::Processing && holder(it) == Some(name);

@@ -52,8 +52,7 @@ const COMPLETION_EXAMPLES: &str = "Examples:
   everwatch completion zsh > ~/.zfunc/_everwatch          with ~/.zfunc in fpath
   everwatch completion fish > ~/.config/fish/completions/everwatch.fish
 
-For names, the script runs everwatch with the manager, token and namespace of the environment, the context, or the
-command line. It waits at most 1 s, and completes no names if it does not get them.";
+For names, the script runs everwatch with the manager, token and namespace of the environment, the context, or the command line. It waits at most 1 s, and completes no names if it does not get them. Bash splits words at `:` and `=`, so there, name the manager in the environment or a context.";
 
 /// Everwatch: the orchestrator for tasks that never end.
 #[derive(Debug, Parser)]
@@ -456,6 +455,12 @@ pub(crate) enum Config {
 fn label(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     let (key, value) = pair.ok_or_else(|| format!("`{text}` has no `=`: write key=value"))?;
+    if key.ends_with('!') || value.starts_with('=') {
+        return Err("this is not key=value; filters accept it as --selector".to_owned());
+    }
+    if value.split_once(',').is_some_and(|(_, more)| more.contains('=')) {
+        return Err("this is not one label: repeat the flag for each".to_owned());
+    }
     Ok((key.to_owned(), value.to_owned()))
 }
 

@@ -14,6 +14,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+/// How long a connection stays open without a request.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+
 /// A client of one manager.
 pub(crate) struct Client {
     server: String,
@@ -272,7 +275,9 @@ fn builder(token: Option<&str>) -> anyhow::Result<reqwest::ClientBuilder> {
         headers.insert(AUTHORIZATION, value);
     }
     let program = concat!("everwatch/", env!("CARGO_PKG_VERSION"));
-    Ok(reqwest::Client::builder().user_agent(program).default_headers(headers))
+    let builder = reqwest::Client::builder().user_agent(program).default_headers(headers);
+    // Managers close a connection that is idle for a minute; a request on it at that moment would fail.
+    Ok(builder.pool_idle_timeout(IDLE_MAX))
 }
 
 /// The trace context from the environment variables that correspond to the W3C headers. The command becomes

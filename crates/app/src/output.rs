@@ -105,20 +105,27 @@ pub(crate) fn show<T>(view: &View<T>, items: &[Item<T>], shown: &OutputArgs) -> 
         note(&format!("no {}", view.noun));
         return Ok(());
     }
-    let text = many(view, items, shown, (TerminalStyle::stdout(), clock::now()))?;
-    match &shown.output {
-        Output::JsonPath(_) if text.is_empty() && empty => note(&format!("no {}", view.noun)),
-        Output::JsonPath(path) => print_values(path, &text),
-        _ => print(&text),
+    if let Output::JsonPath(path) = &shown.output {
+        let values = path.values(&root(items, Root::List));
+        match (empty, values.is_empty()) {
+            (true, true) => note(&format!("no {}", view.noun)),
+            (false, true) if !path.text().contains("items") => note(&format!(
+                "{} selects nothing: this answer is a list, so begin with .items, as in {{.items[*].name}}",
+                path.text()
+            )),
+            _ => print_values(path, &values),
+        }
+        return Ok(());
     }
+    print(&many(view, items, shown, (TerminalStyle::stdout(), clock::now()))?);
     Ok(())
 }
 
-fn print_values(path: &Path, text: &str) {
-    if text.is_empty() {
+fn print_values(path: &Path, values: &[String]) {
+    if values.is_empty() {
         note(&format!("{} selects nothing in this answer: `-o json` prints all of it", path.text()));
     } else {
-        print(text);
+        print(&values.join("\n"));
     }
 }
 
@@ -135,7 +142,7 @@ pub(crate) fn structured<T: Serialize>(it: &T, shown: &OutputArgs) -> anyhow::Re
     match &shown.output {
         Output::Json => print(&serde_json::to_string_pretty(it)?),
         Output::Yaml => print(&yaml(it)?),
-        Output::JsonPath(path) => print_values(path, &path.values(&serde_json::to_value(it)?).join("\n")),
+        Output::JsonPath(path) => print_values(path, &path.values(&serde_json::to_value(it)?)),
         Output::Columns(_) => {
             let it = Item::new(serde_json::to_value(it)?)?;
             print(&custom(&[it], shown));

@@ -49,7 +49,7 @@ async fn the_output_of_several_observers_is_merged() {
     assert!(code == Some(3) && said.starts_with("[one] tick ") && beside.contains("absent"), "{beside}");
     let (code, said, beside) = dev.run("observer logs -l team=x --max-log-requests 2");
     assert_eq!((code, said.as_str()), (Some(2), ""));
-    assert!(beside.contains("3 observers match `team=x`; at most 2 are shown"), "{beside}");
+    assert!(beside.contains("3 observers match `team=x`, and the limit is 2"), "{beside}");
     assert_eq!(dev.run("observer logs one two three --max-log-requests 2").0, Some(2));
     assert_eq!(
         dev.run("observer logs -l team=nobody"),

@@ -27,7 +27,7 @@ pub(crate) enum Pool {
         #[command(flatten)]
         shown: OutputArgs,
     },
-    /// Create the queue of a pool: of a single pool, or where the broker user of the services may not create it
+    /// Create a pool: a single pool, or one whose services may not create its queue
     Create {
         /// Name
         name: String,

@@ -12,7 +12,7 @@ pub(crate) struct Logs {
     /// Show the output of all observers whose labels match, as with `observer list --selector`
     #[arg(short = 'l', long = "selector", value_name = "SELECTOR", value_parser = selector)]
     pub(crate) selectors: Vec<String>,
-    /// Maximum number of observers; the command fails if more match
+    /// Maximum number of observers, up to 100; the command fails if more match
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) max_log_requests: u32,
     /// Follow new output, on whichever services the observers run
@@ -21,7 +21,7 @@ pub(crate) struct Logs {
     /// Show only lines from this time on: RFC 3339, or how long ago, such as 10m
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Moment>,
-    /// Number of past lines of each observer to show first [default: 100, with --since 1000]
+    /// Number of past lines of each observer to show first, 1 to 1000 [default: 100, with --since 1000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) tail: Option<u32>,
     /// Line format

@@ -41,8 +41,6 @@ async fn demonstrate(server: &str, every: Duration) -> anyhow::Result<()> {
         tokio::time::sleep(every).await;
         match kill(&client).await {
             Ok(text) => print(&format!("{}  {text}", clock::now())),
-            // The process ends.
-            Err(error) if matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => return Ok(()),
             // The next one may succeed: a killed service needs some seconds to start again.
             Err(error) => note(&format!("{}  {error:#}", clock::now())),
         }

@@ -61,7 +61,8 @@ pub(super) async fn run(client: &Client, asked: &Logs) -> anyhow::Result<()> {
 async fn sources(client: &Client, asked: &Logs) -> anyhow::Result<Vec<Source>> {
     let most = asked.max_log_requests;
     let too_many = |what: String, cure: &str| {
-        let text = format!("{what}; at most {most} are shown: {cure} or set --max-log-requests, up to 100");
+        let text =
+            format!("{what}, and the limit is {most}: {cure}, or raise --max-log-requests to at most 100");
         anyhow::Error::from(Failure::Usage(text))
     };
     if asked.selectors.is_empty() {
@@ -69,8 +70,14 @@ async fn sources(client: &Client, asked: &Logs) -> anyhow::Result<Vec<Source>> {
             let what = format!("{} observers are named", asked.names.len());
             return Err(too_many(what, "name fewer"));
         }
-        let label = |name: &String| Some(name.clone()).filter(|_| asked.names.len() > 1);
-        return Ok(asked.names.iter().map(|name| Source { key: name.clone(), label: label(name) }).collect());
+        let mut names: Vec<&String> = Vec::new();
+        for name in &asked.names {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let label = |name: &String| Some(name.clone()).filter(|_| names.len() > 1);
+        return Ok(names.iter().map(|name| Source { key: (*name).clone(), label: label(name) }).collect());
     }
     let selector = asked.selectors.join(",");
     let query = format!("/v1/observers?limit={most}&sort=name&selector={}", Client::part(&selector));

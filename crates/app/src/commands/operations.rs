@@ -113,9 +113,10 @@ async fn create(client: &Client, name: &str, single: bool) -> anyhow::Result<()>
     let path = format!("/v1/pools/{}", Client::part(name));
     let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
     if single {
-        output::note(&format!("pool {} is single: set service.pool_single on all its services", pool.name));
+        print(&format!("pool {} exists and is single", pool.name));
+        output::note("set service.pool_single on all its services");
     } else {
-        print(&format!("the queue of pool {} exists", pool.name));
+        print(&format!("pool {} exists", pool.name));
     }
     Ok(())
 }

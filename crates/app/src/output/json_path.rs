@@ -17,9 +17,13 @@ impl Path {
         &self.text
     }
 
-    /// The selected values as text: a string without its quotes, anything else as JSON.
+    /// The selected values as text: a string without its quotes, nothing for `null`, anything else as JSON.
     pub(crate) fn values(&self, root: &Value) -> Vec<String> {
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = |value: &Value| match value {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
         self.path.query(root).iter().map(|value| text(value)).collect()
     }
 }
@@ -46,14 +50,20 @@ fn standard(text: &str) -> Result<String, String> {
     let text = text.strip_suffix(r#"{"\n"}"#).unwrap_or(text);
     let braced = text.strip_prefix('{');
     let inner = match braced {
+        None if !text.starts_with('$') && text.contains('{') => {
+            return Err("text around the braces is not supported: -o custom-columns prints heads and values"
+                .to_owned());
+        }
         None => text,
         Some(_) if text.contains("{range") => {
             return Err("`range` is not supported: each value is printed on its own line".to_owned());
         }
-        Some(rest) => rest.strip_suffix('}').ok_or("text after the closing brace is not supported")?.trim(),
+        Some(rest) => rest.strip_suffix('}').ok_or_else(|| unclosed(rest))?.trim(),
     };
     if inner.contains("}{") {
-        return Err("one expression is supported: -o custom-columns prints several values".to_owned());
+        return Err(
+            "a single pair of braces is supported: -o custom-columns prints several values".to_owned()
+        );
     }
     match inner.chars().next() {
         None => Err("it is empty".to_owned()),
@@ -62,6 +72,15 @@ fn standard(text: &str) -> Result<String, String> {
         Some('.' | '[') => lenient(inner),
         Some(_) => lenient(&format!(".{inner}")),
     }
+}
+
+fn unclosed(rest: &str) -> String {
+    let why = if rest.contains('}') {
+        "text after the closing brace is not supported"
+    } else {
+        "the closing brace is missing"
+    };
+    why.to_owned()
 }
 
 /// The steps of kubectl: names without quotes may contain hyphens and slashes, and dots after a backslash.
@@ -162,7 +181,8 @@ impl CustomColumn {
 
     /// The values of an object, comma-separated; a dash if there are none.
     pub(super) fn cell(&self, of: &Value) -> String {
-        let values: Vec<String> = self.path.values(of).into_iter().filter(|value| value != "null").collect();
+        let values: Vec<String> =
+            self.path.values(of).into_iter().filter(|value| !value.is_empty()).collect();
         Some(values.join(",")).filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
     }
 }
@@ -230,8 +250,10 @@ mod tests {
             ("{.items[*].name} {end}", "`}` is not part of a name"),
             ("{[0]name}", "a `.` or `[` is missing"),
             ("{range .items[*]}{.name}{end}", "`range` is not supported"),
-            ("{.name}{.status}", "one expression"),
+            ("{.name}{.status}", "a single pair of braces"),
             ("{.name}\\n", "text after the closing brace"),
+            ("{.name", "the closing brace is missing"),
+            ("name: {.name}", "text around the braces"),
             ("{.a..}", "a name is missing"),
             ("{}", "it is empty"),
             ("$.items[?", "position"),

@@ -24,13 +24,22 @@ pub(super) async fn set(manager: &Manager, pool: &Pool, single: bool) -> Result<
     if is_single || of_pool > 0 || observers > 0 {
         let is = if is_single { "is a single pool" } else { "is not a single pool" };
         let why = format!("it {is}, with {of_pool} services and {observers} observers");
+        let wanted = if single { "a single pool" } else { "the pool" };
         return Err(in_use(format!(
-            "pool {pool} cannot change ({why}): create a single pool under a name that is not in use"
+            "pool {pool} cannot change ({why}): create {wanted} under a name that is not in use"
         )));
     }
     let queue = manager.link.topology.work(pool);
-    let declared = open_session(manager)?.declare(&queue, &QueueKind::SingleActive).await;
-    declared.map_err(|error| undeclared(pool, error))?;
+    match open_session(manager)?.declare(&queue, &QueueKind::SingleActive).await {
+        Ok(_) => {}
+        Err(BrokerError::Refused(_)) => {
+            let cure = "create a single pool under a name that is not in use";
+            return Err(in_use(format!(
+                "pool {pool} exists and is not a single pool, and a pool cannot change: {cure}"
+            )));
+        }
+        Err(error) => return Err(undeclared(pool, error)),
+    }
     pool_notes::set_single(manager.records.store.as_ref(), pool).await?;
     manager.records.services(Duration::ZERO).await?;
     info!(%pool, "created a single pool");

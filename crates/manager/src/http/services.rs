@@ -140,7 +140,7 @@ pub(crate) async fn set_pool(
     params.finish()?;
     let settings: api::PoolSettings = parsed(body)?;
     let pool = Pool::new(&name).map_err(|error| {
-        Problem::invalid(vec![FieldError { pointer: String::new(), detail: format!("the pool {error}") }])
+        Problem::invalid(vec![FieldError { pointer: String::new(), detail: error.to_string() }])
     })?;
     caller::check_pool(&pool)?;
     if settings == api::PoolSettings::default() {

@@ -8,6 +8,8 @@ use std::process::Command;
 
 /// Fewer than a shell needs.
 const OPEN_FILES_MIN: u64 = 16;
+/// Less than an interpreter needs to start.
+const MEMORY_MIN: u64 = 16 << 20;
 /// Stands for no user.
 const NONE: &str = "-";
 
@@ -36,7 +38,10 @@ impl ResourceLimits {
     /// Names the key below `limits` and the cure.
     fn check(self, user: Option<RunAs>) -> Result<(), String> {
         if (1..OPEN_FILES_MIN).contains(&self.open_files) {
-            return Err(format!("open_files: at least {OPEN_FILES_MIN}, or 0 for no limit"));
+            return Err(format!("open_files: at least {OPEN_FILES_MIN}, or 0 for the limit of the service"));
+        }
+        if self.memory.0.is_some_and(|limit| limit < MEMORY_MIN) {
+            return Err("memory: at least 16MiB, or \"off\"".to_owned());
         }
         if self.processes > 0 && user.is_none() {
             return Err("processes: the kernel counts all processes of a user, also the threads of this service; set \
@@ -159,7 +164,7 @@ mod tests {
     fn limits_that_cannot_hold_name_the_key_and_the_cure() {
         let refused = |limits| Confinement::new("", limits).unwrap_err();
         let files = refused(ResourceLimits { open_files: 3, ..Default::default() });
-        assert_eq!(files, "limits.open_files: at least 16, or 0 for no limit");
+        assert_eq!(files, "limits.open_files: at least 16, or 0 for the limit of the service");
         let processes = refused(ResourceLimits { processes: 5, ..Default::default() });
         assert!(
             processes.starts_with("limits.processes:") && processes.contains("service.exec.user"),
