@@ -14,6 +14,8 @@ struct Users {
     management: Management,
     vhost: String,
     names: Vec<String>,
+    /// The topic permissions, which need an exchange that managers declare.
+    later: Vec<(String, serde_json::Value)>,
 }
 
 impl Users {
@@ -34,7 +36,7 @@ impl Users {
         ];
         let (code, printed) = cluster.command(&arguments);
         assert_eq!(code, Some(0), "{printed}");
-        let mut names = Vec::new();
+        let (mut names, mut later) = (Vec::new(), Vec::new());
         for command in printed.lines().filter(|line| line.starts_with("rabbitmqctl ")) {
             let words: Vec<&str> = command.split(' ').map(|word| word.trim_matches('\'')).collect();
             match words[1..] {
@@ -51,12 +53,18 @@ impl Users {
                 ["set_topic_permissions", "-p", of, user, exchange, write, read] => {
                     assert_eq!(of, vhost);
                     let body = json!({"exchange": exchange, "write": write, "read": read});
-                    management.expect("PUT", &format!("/api/topic-permissions/{vhost}/{user}"), body).await;
+                    later.push((format!("/api/topic-permissions/{vhost}/{user}"), body));
                 }
                 _ => unreachable!("an unknown command: {command}"),
             }
         }
-        Self { management, vhost: vhost.to_owned(), names }
+        Self { management, vhost: vhost.to_owned(), names, later }
+    }
+
+    async fn set_topic_permissions(&self) {
+        for (path, body) in &self.later {
+            self.management.expect("PUT", path, body.clone()).await;
+        }
     }
 
     fn url(&self, role: &str) -> String {
@@ -94,6 +102,7 @@ async fn everything_works_with_a_broker_user_for_managers_and_one_for_each_pool(
     .await;
     cluster = cluster.on(&users.url("manager"));
     cluster.manager().await;
+    users.set_topic_permissions().await;
     cluster.until_active("a1").await;
     cluster.spawn_service_at("a2", 5, &a);
     let b = users.url("service-team-b");

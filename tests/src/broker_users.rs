@@ -68,6 +68,9 @@ fn create(management_url: String, user: String, permissions: Permissions) {
             let body = json!({"configure": configure, "write": write, "read": read});
             management.expect("PUT", &format!("/api/permissions/%2f/{user}"), body).await;
             if let Some((exchange, keys)) = topic {
+                // RabbitMQ 4.3 refuses the permissions of an exchange that does not exist.
+                let body = json!({"type": "topic", "durable": true});
+                management.expect("PUT", &format!("/api/exchanges/%2f/{exchange}"), body).await;
                 let body = json!({"exchange": exchange, "write": keys, "read": "^$"});
                 management.expect("PUT", &format!("/api/topic-permissions/%2f/{user}"), body).await;
             }

@@ -14,19 +14,15 @@ pub fn brokers() -> Vec<(String, String)> {
 
 /// The versions that are given besides the default broker.
 pub fn further_brokers() -> Vec<(String, String)> {
-    given_brokers().into_iter().map(|(version, url, _)| (version, url)).collect()
+    urls("EVERWATCH_TEST_BROKERS")
 }
 
-/// Version, AMQP URL and, where it is given, the URL of RabbitMQ's HTTP API.
-fn given_brokers() -> Vec<(String, String, Option<String>)> {
-    let given = std::env::var("EVERWATCH_TEST_BROKERS").unwrap_or_default();
+/// The URLs of a variable, each with its version.
+fn urls(variable: &str) -> Vec<(String, String)> {
+    let given = std::env::var(variable).unwrap_or_default();
     let one = |text: &str| {
-        let (version, urls) = text.split_once('=').expect("EVERWATCH_TEST_BROKERS is version=url,...");
-        let (url, management_url) = match urls.split_once('|') {
-            Some((url, management_url)) => (url, Some(management_url.to_owned())),
-            None => (urls, None),
-        };
-        (version.trim().to_owned(), url.to_owned(), management_url)
+        let (version, url) = text.split_once('=').unwrap_or_else(|| panic!("{variable} is version=url,..."));
+        (version.trim().to_owned(), url.to_owned())
     };
     given.split(',').filter(|text| !text.is_empty()).map(one).collect()
 }
@@ -36,5 +32,7 @@ pub(crate) fn management_url_of(broker_url: &str) -> Option<String> {
     if broker_url == from_environment("EVERWATCH_TEST_AMQP_URL") {
         return Some(from_environment("EVERWATCH_TEST_MANAGEMENT_URL"));
     }
-    given_brokers().into_iter().find(|(_, url, _)| url == broker_url)?.2
+    let (version, _) = further_brokers().into_iter().find(|(_, url)| url == broker_url)?;
+    let all = urls("EVERWATCH_TEST_BROKERS_MANAGEMENT");
+    all.into_iter().find(|(of, _)| *of == version).map(|(_, management_url)| management_url)
 }

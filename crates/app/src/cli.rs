@@ -238,7 +238,7 @@ pub(crate) enum Observer {
     /// Create or update observers from files
     #[command(after_help = Apply::EXAMPLES)]
     Apply(Apply),
-    /// Show observers in one line each, or as JSON or YAML
+    /// Show observers in one line each, or in another form
     #[command(after_help = Names::OUTPUT_EXAMPLES)]
     Get {
         #[command(flatten)]

@@ -55,7 +55,9 @@ impl Permissions {
         }
     }
 
-    /// The commands that create the user and give it these permissions. `add_user` asks for the password.
+    /// The commands that create the user and give it these permissions. `add_user` asks for the password. The last one may have
+    /// to wait for the first connection of the user: RabbitMQ 4.3 refuses the permissions of a topic exchange that does not
+    /// exist (4.0 does not), and managers declare it.
     #[must_use]
     pub fn commands(&self, vhost: &str, user: &str) -> Vec<String> {
         let (vhost, user) = (Quoted(vhost), Quoted(user));
@@ -66,6 +68,7 @@ impl Permissions {
         ];
         if let Some((exchange, keys)) = &self.topic {
             let (exchange, keys) = (Quoted(exchange), Quoted(keys));
+            commands.push("# RabbitMQ 4.3 and later: once a manager has created the exchange".to_owned());
             commands
                 .push(format!("rabbitmqctl set_topic_permissions -p {vhost} {user} {exchange} {keys} '^$'"));
         }

@@ -49,6 +49,9 @@ impl Vhost {
         let body = json!({"configure": configure, "write": write, "read": read});
         self.put(&format!("permissions/{vhost}/{user}"), body).await;
         if let Some((exchange, keys)) = topic {
+            // RabbitMQ 4.3 refuses the permissions of an exchange that does not exist.
+            self.put(&format!("exchanges/{vhost}/{exchange}"), json!({"type": "topic", "durable": true}))
+                .await;
             let body = json!({"exchange": exchange, "write": keys, "read": "^$"});
             self.put(&format!("topic-permissions/{vhost}/{user}"), body).await;
         }

@@ -118,7 +118,7 @@ export const EVENT_WORDS = {
   rollout_finished: "rollout finished", rollout_reverted: "rollout reverted", rollout_cancelled: "rollout cancelled",
   republish_capped: "publishing capped", move_requested: "move requested", service_cordoned: "cordoned", service_uncordoned: "uncordoned",
   service_draining: "drain begun", service_drained: "drained", service_resized: "resized", rebalanced: "rebalanced",
-  suspected: "suspected", quarantine_capped: "quarantine capped",
+  suspected: "suspected", quarantine_capped: "quarantine capped", unreadable: "unreadable",
 };
 const BAD = new Set(["errored", "refused", "failed", "service_suspect", "service_lost", "republish_capped", "crash_looping", "duplicated", "messages_refused", "rollout_reverting", "batch_incomplete"]);
 const GOOD = new Set(["started", "completed", "service_registered", "rollout_finished", "batch_completed"]);

@@ -7,6 +7,7 @@ use everwatch_core::capacity::placement::Refused;
 use everwatch_core::capacity::supply::{Load, Supply};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{InvalidName, Kind, ObserverId, Pool};
+use everwatch_core::record::events::EventKind;
 use everwatch_core::record::health::{Health, Standing, standing};
 use everwatch_core::record::reason::{ReasonCode, stored_code};
 use everwatch_core::record::row::{Revision, Row, Slot};
@@ -415,9 +416,26 @@ pub(crate) fn without_nul(text: &str) -> String {
 }
 
 /// A page of stored events.
-pub(crate) fn event_page(rows: Vec<(i64, bool, String)>, total: u64) -> Result<EventPage, StoreError> {
-    let event = |(id, detail, document): (i64, bool, String)| {
-        read(&document).map(|event| Event { id, detail, ..event })
+/// Rows of number, time, whether a summary stands for it, document. An event that cannot be read, such as one of a newer
+/// version, hides no other.
+pub(crate) fn event_page(rows: Vec<(i64, i64, bool, String)>, total: u64) -> EventPage {
+    let event = |(id, at, detail, document): (i64, i64, bool, String)| {
+        let event = read(&document).unwrap_or_else(|error| Event {
+            id,
+            at: Timestamp(at),
+            kind: EventKind::Unreadable,
+            observer: None,
+            service: None,
+            epoch: None,
+            text: format!("this manager cannot read the event: {error}"),
+            from: None,
+            gap_ms: None,
+            overlap_ms: None,
+            by: None,
+            burst: None,
+            detail,
+        });
+        Event { id, detail, ..event }
     };
-    Ok(EventPage { events: rows.into_iter().map(event).collect::<Result<_, _>>()?, total })
+    EventPage { events: rows.into_iter().map(event).collect(), total }
 }

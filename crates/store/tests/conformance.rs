@@ -202,6 +202,7 @@ damaged! {
     unreadable_observers_hide_no_other
     an_unreadable_observer_is_named_with_its_cure
     an_unreadable_service_hides_no_other
+    an_unreadable_event_hides_no_other
 }
 
 fn row() -> Row {

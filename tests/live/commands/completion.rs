@@ -26,6 +26,7 @@ async fn names_of_the_manager_are_completed() {
     }
     let of = |words: &[&str]| candidates(&dev, &[], words);
     assert_eq!(of(&["observer", "get", "pri"]), ["prices-nyse", "prices-xetra"]);
+    assert_eq!(of(&["observer", "get", ""]), ["news", "prices-nyse", "prices-xetra"]);
     assert_eq!(of(&["observer", "get", "news", "prices-x"]), ["prices-xetra"]);
     assert_eq!(of(&["observer", "logs", "n"]), ["news"]);
     assert_eq!(of(&["observer", "create", "n"]), [""; 0]);

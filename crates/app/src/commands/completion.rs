@@ -47,10 +47,24 @@ pub(crate) fn answered() -> bool {
     let mut answer = Vec::new();
     let mut command = with_names(Cli::command(), None);
     let folder = std::env::current_dir().ok();
+    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse::<usize>().ok());
+    let typed = index.map_or_else(|| words.last(), |index| words.get(index)).cloned().unwrap_or_default();
     if shell.write_complete(&mut command, words, folder.as_deref(), &mut answer).is_ok() {
-        let _closed = std::io::stdout().write_all(&answer);
+        let answer = String::from_utf8_lossy(&answer);
+        let separator = std::env::var("_CLAP_IFS").ok().filter(|it| !it.is_empty());
+        let kept = chosen(&answer, separator.as_deref().unwrap_or("\n"), &typed);
+        let _closed = std::io::stdout().write_all(kept.as_bytes());
     }
     true
+}
+
+/// The candidates without the flags, if the word is empty and there is anything else.
+fn chosen(answer: &str, separator: &str, typed: &OsStr) -> String {
+    let others: Vec<&str> = answer.split(separator).filter(|it| !it.starts_with('-')).collect();
+    if typed.is_empty() && others.iter().any(|it| !it.trim().is_empty()) {
+        return others.join(separator);
+    }
+    answer.to_owned()
 }
 
 /// The words of the incomplete command line.
@@ -228,6 +242,14 @@ mod tests {
         ] {
             assert_eq!(found(&words, id), names, "{words:?} {id}");
         }
+    }
+
+    #[test]
+    fn flags_are_offered_once_a_dash_is_typed_or_if_there_is_nothing_else() {
+        let chosen = |answer, typed: &str| chosen(answer, "|", OsStr::new(typed));
+        assert_eq!(chosen("news|prices|--watch|-w", ""), "news|prices");
+        assert_eq!(chosen("--watch|-w", ""), "--watch|-w");
+        assert_eq!(chosen("--watch|--wait", "--wa"), "--watch|--wait");
     }
 
     #[test]

@@ -24,11 +24,11 @@ pub(crate) enum Output {
 /// How the answer looks.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct OutputArgs {
-    /// Output format; `wide` shows all columns, jsonpath={.status} prints values (a list is {"items": [...]}), and
+    /// Output format; `wide` shows all columns, jsonpath={.status} prints the selected values (in a list, begin with .items), and
     /// custom-columns=NAME:.name,KIND:.kind prints these columns
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub(crate) output: Output,
-    /// Print tables without the line of column heads
+    /// Omit the header row of tables
     #[arg(long)]
     pub(crate) no_headers: bool,
 }

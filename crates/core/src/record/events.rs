@@ -77,9 +77,9 @@ words! {
     ServiceDrained = "service_drained",
     ServiceResized = "service_resized",
     Rebalanced = "rebalanced",
-    /// Managers admit no observer to a pool until it is resumed.
     LimitSet = "limit_set",
     LimitDeleted = "limit_deleted",
+    /// Managers admit no observer to a pool until it is resumed.
     PoolPaused = "pool_paused",
     PoolResumed = "pool_resumed",
     /// A rate was created or changed.
@@ -115,6 +115,8 @@ words! {
     CrashLooping = "crash_looping",
     /// A mass failure: so many observers would be quarantined at once that none is.
     QuarantineCapped = "quarantine_capped",
+    /// Stands for a stored event that this manager cannot read, such as one of a newer version. It is never stored.
+    Unreadable = "unreadable",
 }
 
 impl fmt::Display for EventKind {

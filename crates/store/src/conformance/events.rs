@@ -35,6 +35,21 @@ async fn numbers(store: &dyn Store, filter: &EventFilter, stretch: EventRange) -
     page.events.iter().map(|event| event.observer.as_ref().unwrap().id.as_u128()).collect()
 }
 
+/// `execute` runs a statement in the store's database.
+pub async fn an_unreadable_event_hides_no_other(store: &dyn Store, execute: impl AsyncFn(String)) {
+    let events: Vec<Event> = (1..=3).map(|number| event(number, EventKind::Started)).collect();
+    store.record(&events).await.unwrap();
+    let newer = r#"REPLACE(document, '"started"', '"of_a_newer_version"')"#;
+    execute(format!("UPDATE events SET document = {newer} WHERE at = {}", events[1].at.0)).await;
+    for (range, order) in [(EventRange::After(0), [0, 1, 2]), (EventRange::Before(i64::MAX), [2, 1, 0])] {
+        let found = store.events(&EventFilter::default(), range, 10).await.unwrap().events;
+        let seen: Vec<_> = found.iter().map(|it| (it.at, it.kind)).collect();
+        let kinds = [EventKind::Started, EventKind::Unreadable, EventKind::Started];
+        assert_eq!(seen, order.map(|number| (events[number].at, kinds[number])));
+        assert!(found[1].text.contains("of_a_newer_version"), "{}", found[1].text);
+    }
+}
+
 pub async fn events_are_told_in_order_and_by_filter(store: &dyn Store) {
     assert_eq!(store.event_ends().await.unwrap(), (0, 0));
     store

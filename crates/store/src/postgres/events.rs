@@ -49,9 +49,9 @@ pub(super) async fn page(
     let types: Vec<&str> = filter.kinds.iter().map(|kind| kind.as_str()).collect();
     let class = if filter.with_details() { "" } else { "AND NOT detail" };
     let select = format!(
-        "SELECT id, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT $5"
+        "SELECT id, at, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT $5"
     );
-    let rows: Vec<(i64, bool, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+    let rows: Vec<(i64, i64, bool, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
         .bind(filter.observer.map(|id| id.0))
         .bind(filter.service.map(|id| id.0))
         .bind(&types)
@@ -71,7 +71,7 @@ pub(super) async fn page(
             .await
             .map_err(failure)?,
     };
-    event_page(rows, number(total))
+    Ok(event_page(rows, number(total)))
 }
 
 pub(super) async fn ends(pool: &PgPool) -> Result<(i64, i64), StoreError> {

@@ -50,9 +50,9 @@ pub(super) async fn page(
     let types = serde_json::json!(types).to_string();
     let class = if filter.with_details() { "" } else { "AND detail = 0" };
     let select = format!(
-        "SELECT id, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT ?5"
+        "SELECT id, at, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT ?5"
     );
-    let rows: Vec<(i64, bool, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+    let rows: Vec<(i64, i64, bool, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
         .bind(filter.observer.map(|id| id.0))
         .bind(filter.service.map(|id| id.0))
         .bind(&types)
@@ -72,7 +72,7 @@ pub(super) async fn page(
             .await
             .map_err(failure)?,
     };
-    event_page(rows, number(total))
+    Ok(event_page(rows, number(total)))
 }
 
 pub(super) async fn ends(pool: &SqlitePool) -> Result<(i64, i64), StoreError> {
