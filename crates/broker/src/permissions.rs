@@ -2,7 +2,7 @@
 //!
 //! A permission is three regular expressions over the names of queues and exchanges: the user may *configure* (declare,
 //! delete), *write* (publish to an exchange, bind a queue) and *read* (consume a queue, bind to an exchange) those that
-//! match. A passive declaration needs no permission.
+//! match. A passive declaration needs no permission; from RabbitMQ 4.2.6 on, any permission for the queue or exchange.
 
 use crate::topology::Topology;
 use everwatch_core::id::Pool;
@@ -15,6 +15,8 @@ const ID: &str = "[0-9a-f-]{36}";
 const POOL: &str = "[a-z0-9-]+";
 /// The queues from which managers read.
 const QUEUES: &str = r"heartbeats|parked|rates|state(\.[0-9]+)?|store";
+/// The queues of the reports.
+const STATE: &str = r"state(\.[0-9]+)?";
 
 /// What one user may do in one vhost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +38,8 @@ impl Permissions {
             configure: format!(r"^{prefix}({declared}|probe\.{ID})$"),
             // A user that declares a queue with a dead-letter exchange needs permission to write to that exchange. The work
             // queues and the state queues dead-letter to `parked` through the default exchange.
-            write: format!(r"^(amq\.default|{prefix}({declared}))$"),
+            // Managers look whether the command queue of a silent service exists.
+            write: format!(r"^(amq\.default|{prefix}({declared}|commands\.{POOL}\.{ID}))$"),
             read: format!(r"^{prefix}(reports|work(\.{POOL})?|replies\.{ID}|{QUEUES})$"),
             // Managers publish with no other key.
             topic: Some((output, format!("^{}$", escaped(COMPLETED)))),
@@ -49,7 +52,8 @@ impl Permissions {
         let (prefix, pool) = (escaped(prefix), escaped(pool.as_str()));
         Self {
             configure: format!(r"^{prefix}(commands\.{pool}\.{ID}|probe\.{ID})$"),
-            write: format!(r"^{prefix}(commands\.{pool}\.{ID}|output|reports)$"),
+            // A service must see whether managers have declared a state queue.
+            write: format!(r"^{prefix}(commands\.{pool}\.{ID}|output|reports|{STATE})$"),
             read: format!(r"^{prefix}(commands(\.{pool}(\.{ID})?)?|work\.{pool})$"),
             topic: None,
         }
@@ -106,7 +110,8 @@ mod tests {
             services,
             Permissions {
                 configure: r"^everwatch\.(commands\.gpu-1\.[0-9a-f-]{36}|probe\.[0-9a-f-]{36})$".to_owned(),
-                write: r"^everwatch\.(commands\.gpu-1\.[0-9a-f-]{36}|output|reports)$".to_owned(),
+                write: r"^everwatch\.(commands\.gpu-1\.[0-9a-f-]{36}|output|reports|state(\.[0-9]+)?)$"
+                    .to_owned(),
                 read: r"^everwatch\.(commands(\.gpu-1(\.[0-9a-f-]{36})?)?|work\.gpu-1)$".to_owned(),
                 topic: None,
             }

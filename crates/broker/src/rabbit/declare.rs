@@ -118,6 +118,12 @@ impl RabbitSession {
         match self.look(queue).await {
             Ok(_) => Ok(Declared::Existed),
             Err(error) if code(&error) == NOT_FOUND => Ok(Declared::Created),
+            // RabbitMQ 4.2.6 and later hide a queue on which the user has no permission. Managers declare such queues together
+            // with an exchange that the user may see.
+            Err(error) if code(&error) == ACCESS_REFUSED => {
+                self.exchanges.set_restricted();
+                Ok(Declared::Existed)
+            }
             Err(error) => Err(self.shared.fail(&error, queue)),
         }
     }

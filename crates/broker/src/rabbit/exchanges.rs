@@ -61,6 +61,8 @@ impl RabbitSession {
         match look.await {
             Ok(()) => Ok(true),
             Err(error) if code(&error) == NOT_FOUND => Ok(false),
+            // Hidden, as queues are: the user publishes nothing to it.
+            Err(error) if code(&error) == ACCESS_REFUSED => Ok(true),
             Err(error) => Err(self.shared.fail(&error, exchange)),
         }
     }

@@ -60,7 +60,7 @@ deploy/checks/permissions compares them. */}}
   "name" (printf "%s-manager" (include "everwatch.fullname" .))
   "secret" .Values.existingSecret
   "configure" (printf `^%s(%s|probe\.%s)$` $prefix $declared $id)
-  "write" (printf `^(amq\.default|%s(%s))$` $prefix $declared)
+  "write" (printf `^(amq\.default|%s(%s|commands\.%s\.%s))$` $prefix $declared $any $id)
   "read" (printf `^%s(reports|work(\.%s)?|replies\.%s|%s)$` $prefix $any $id $queues)
   "topic" (dict "exchange" (printf "%soutput" $name) "write" `^batch\.completed$`)) -}}
 {{- range $key, $given := .Values.pools -}}
@@ -70,7 +70,7 @@ deploy/checks/permissions compares them. */}}
   "key" $key
   "secret" $pool.brokerSecret.name
   "configure" (printf `^%s(commands\.%s\.%s|probe\.%s)$` $prefix $pool.pool $id $id)
-  "write" (printf `^%s(commands\.%s\.%s|output|reports)$` $prefix $pool.pool $id)
+  "write" (printf `^%s(commands\.%s\.%s|output|reports|state(\.[0-9]+)?)$` $prefix $pool.pool $id)
   "read" (printf `^%s(commands(\.%s(\.%s)?)?|work\.%s)$` $prefix $pool.pool $id $pool.pool)) -}}
 {{- end -}}
 {{- toJson $users -}}

@@ -363,6 +363,10 @@ class Session:
             await self._on_channel(name, look)
         except _Missing:
             return False
+        except Forbidden:
+            # RabbitMQ 4.2.6 and later hide what the user has no permission for. Managers declare such queues together with
+            # an exchange that the user may see.
+            self._is_restricted = True
         return True
 
     async def _on_channel(self, name: str, work: Callable[[_Channel], Awaitable[None]]) -> None:
