@@ -364,8 +364,8 @@ class Session:
         except _Missing:
             return False
         except Forbidden:
-            # RabbitMQ 4.2.6 and later hide what the user has no permission for. Managers declare such queues together with
-            # an exchange that the user may see.
+            # RabbitMQ 4.2.6 and later hide what the user has no permission for. Managers declare such queues
+            # together with an exchange that the user may see.
             self._is_restricted = True
         return True
 
