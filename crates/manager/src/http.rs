@@ -31,7 +31,7 @@ mod operations;
 mod ops;
 mod pagination;
 mod parked;
-mod pool_single;
+mod pool_creation;
 mod precondition;
 mod problem;
 mod query;

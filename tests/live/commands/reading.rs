@@ -51,6 +51,8 @@ async fn the_output_of_several_observers_is_merged() {
     assert_eq!((code, said.as_str()), (Some(2), ""));
     assert!(beside.contains("3 observers match `team=x`, and the limit is 2"), "{beside}");
     assert_eq!(dev.run("observer logs one two three --max-log-requests 2").0, Some(2));
+    let (code, said, _) = dev.run("observer logs one one --max-log-requests 1 -o raw");
+    assert!(code == Some(0) && said.starts_with("tick "), "a name counts once: {said}");
     assert_eq!(
         dev.run("observer logs -l team=nobody"),
         (Some(0), String::new(), "no observers\n".to_owned())

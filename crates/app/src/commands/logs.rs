@@ -12,6 +12,7 @@ use everwatch_core::clock::{self, Timestamp};
 use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::HashSet;
 use tokio::time::{sleep, timeout};
 
 /// The number of past lines to show if the user names none: without a time, and with one.
@@ -66,15 +67,10 @@ async fn sources(client: &Client, asked: &Logs) -> anyhow::Result<Vec<Source>> {
         anyhow::Error::from(Failure::Usage(text))
     };
     if asked.selectors.is_empty() {
-        if asked.names.len() > most as usize {
-            let what = format!("{} observers are named", asked.names.len());
-            return Err(too_many(what, "name fewer"));
-        }
-        let mut names: Vec<&String> = Vec::new();
-        for name in &asked.names {
-            if !names.contains(&name) {
-                names.push(name);
-            }
+        let mut seen = HashSet::new();
+        let names: Vec<&String> = asked.names.iter().filter(|name| seen.insert(*name)).collect();
+        if names.len() > most as usize {
+            return Err(too_many(format!("{} observers are named", names.len()), "name fewer"));
         }
         let label = |name: &String| Some(name.clone()).filter(|_| names.len() > 1);
         return Ok(names.iter().map(|name| Source { key: (*name).clone(), label: label(name) }).collect());

@@ -4,13 +4,20 @@ use crate::cli::Filter;
 use crate::client::Client;
 use crate::output::note;
 use crate::spelling::advice;
-use everwatch_api::{Kind, Listed, Observer, Pool};
+use everwatch_api::{Listed, Observer};
+use serde::Deserialize;
 
 /// The parts of a filter that name something.
 #[derive(Default)]
 pub(super) struct Named<'a> {
     pub(super) kind: Option<&'a str>,
     pub(super) pool: Option<&'a str>,
+}
+
+/// A kind or a pool that the manager knows.
+#[derive(Deserialize)]
+struct Known {
+    name: String,
 }
 
 impl<'a> Named<'a> {
@@ -27,24 +34,22 @@ pub(super) async fn explain(client: &Client, named: Named<'_>) {
 }
 
 async fn kind(client: &Client, kind: Option<&str>) -> Option<String> {
-    let kind = kind?;
-    let known: Listed<Kind> = client.read("/v1/kinds").await.ok()?;
-    let known: Vec<&str> = known.items.iter().map(|it| it.name.as_str()).collect();
-    if known.contains(&kind) || is_used(client, "kind", kind).await? {
-        return None;
-    }
-    let advice = advice(kind, "kinds", &known);
-    Some(format!("no living service can run the kind `{kind}`, and no observer has it; {advice}"))
+    let advice = advised(client, "kind", kind?).await?;
+    Some(format!("no living service can run the kind `{}`, and no observer has it; {advice}", kind?))
 }
 
 async fn pool(client: &Client, pool: Option<&str>) -> Option<String> {
-    let pool = pool?;
-    let known: Listed<Pool> = client.read("/v1/pools").await.ok()?;
+    let advice = advised(client, "pool", pool?).await?;
+    Some(format!("no service and no observer names the pool `{}`; {advice}", pool?))
+}
+
+/// What to write instead of this kind or pool; nothing if it exists, or if that is unknown.
+async fn advised(client: &Client, member: &str, name: &str) -> Option<String> {
+    let nouns = format!("{member}s");
+    let known: Listed<Known> = client.read(&format!("/v1/{nouns}")).await.ok()?;
     let known: Vec<&str> = known.items.iter().map(|it| it.name.as_str()).collect();
-    if known.contains(&pool) || is_used(client, "pool", pool).await? {
-        return None;
-    }
-    Some(format!("no service and no observer names the pool `{pool}`; {}", advice(pool, "pools", &known)))
+    let exists = known.contains(&name) || is_used(client, member, name).await?;
+    (!exists).then(|| advice(name, &nouns, &known))
 }
 
 /// Whether an observer has this value; `None` if that is unknown.

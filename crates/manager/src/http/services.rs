@@ -3,7 +3,7 @@
 use super::body::{JsonBody, parsed};
 use super::caller;
 use super::pagination::Part;
-use super::pool_single;
+use super::pool_creation;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use super::service_lookup::{ServiceViews, find};
@@ -148,7 +148,7 @@ pub(crate) async fn set_pool(
         return Err(Problem::invalid(vec![FieldError { pointer: String::new(), detail }]));
     }
     if let Some(single) = settings.single {
-        pool_single::set(&manager, &pool, single).await?;
+        pool_creation::create(&manager, &pool, single).await?;
     }
     // Before a pause ends: it admits the observers that this response counts.
     let known = by_pool(&manager).await?.remove(&name).unwrap_or_default();

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
-pub(super) async fn set(manager: &Manager, pool: &Pool, single: bool) -> Result<(), Problem> {
+pub(super) async fn create(manager: &Manager, pool: &Pool, single: bool) -> Result<(), Problem> {
     let services = manager.records.services(Duration::ZERO).await?;
     let is_single = manager.records.is_single(pool);
     if is_single && single {
         return Ok(());
     }
     if !is_single && !single {
-        return create(manager, pool).await;
+        return declare(manager, pool).await;
     }
     let of_pool = services.iter().filter(|it| it.registration.pool == *pool).count();
     let counts = manager.records.store.counts().await?;
@@ -43,11 +43,11 @@ pub(super) async fn set(manager: &Manager, pool: &Pool, single: bool) -> Result<
     pool_notes::set_single(manager.records.store.as_ref(), pool).await?;
     manager.records.services(Duration::ZERO).await?;
     info!(%pool, "created a single pool");
-    create(manager, pool).await
+    declare(manager, pool).await
 }
 
 /// Declares the work queue, for services whose broker user may not. It may exist.
-async fn create(manager: &Manager, pool: &Pool) -> Result<(), Problem> {
+async fn declare(manager: &Manager, pool: &Pool) -> Result<(), Problem> {
     let session = open_session(manager)?;
     let declared = work_queues::declare(manager, session.as_ref(), pool).await;
     declared.map_err(|error| undeclared(pool, error))
