@@ -84,6 +84,22 @@ async fn a_view_is_saved_found_renamed_and_deleted() {
     assert_eq!(page.run("return localStorage.getItem('views')").await, "[]");
 }
 
+/// The browser reports the end of a dialog in a later task, when the next one may be open.
+#[tokio::test]
+async fn a_dialog_that_opens_while_the_former_one_closes_is_answered() {
+    let mut cluster = Cluster::new("views-again");
+    cluster.manager().await;
+    let page = Browser::open(&format!("{}/#/observers?q=x", cluster.api.url)).await;
+    page.until_text(".views", "Save view").await;
+    let again = "const button = document.querySelector('.views button');
+        button.click();
+        document.querySelector('#dialog[open] button[value=no]').click();
+        button.click()";
+    page.run(again).await;
+    page.write("#dialog input", &format!("Second{ENTER}")).await;
+    until_chips(&page, &["Second"], "Second").await;
+}
+
 #[tokio::test]
 async fn the_number_of_views_and_their_names_are_limited() {
     let mut cluster = Cluster::new("views-limits");
@@ -101,6 +117,7 @@ async fn the_number_of_views_and_their_names_are_limited() {
     let fill = "const all = Array.from({ length: 29 }, (_, at) => ({ name: `view ${at}`, search: `q=${at}` }));
         localStorage.setItem('views', JSON.stringify([...all, null, { name: 'x'.repeat(50), search: '' }, { name: 7 }]))";
     page.run(fill).await;
+    page.reopened("document.querySelectorAll('.views .chip').length === 29").await;
     named(&page, "Save view", "VIEW 3").await;
     page.until_text("#dialog [role=alert]", "A view “VIEW 3” exists").await;
     page.press("Cancel").await;

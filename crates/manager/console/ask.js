@@ -14,9 +14,18 @@ export function toast(text, tone = "bad") {
   setTimeout(gone, TOAST_MS);
 }
 
+/** The element of the dialog, empty. Each dialog has its own, because the browser reports the end of one later, when the next may be open. */
+export function newDialog() {
+  const former = document.getElementById("dialog");
+  const dialog = former.cloneNode(false);
+  dialog.removeAttribute("open");
+  former.replaceWith(dialog);
+  return dialog;
+}
+
 /** Asks before something that cannot be undone; answers whether, or what was typed where `input` is given. */
 export function confirm({ title, lines, action, danger = true, input, more }) {
-  const dialog = document.getElementById("dialog");
+  const dialog = newDialog();
   return new Promise((resolve) => {
     const field = input && h("input", { name: "value", autocomplete: "off", placeholder: input.placeholder ?? "" });
     const form = h("form", { method: "dialog" },
@@ -47,7 +56,7 @@ export function wholeNumber(text) {
 
 /** A form with several fields `{ name, label, value, placeholder, hint, options, rows, type, min, max }`; returns the typed values by name, or nothing if the user cancels. */
 export function askForm({ title, lines = [], fields, action, check = () => null }) {
-  const dialog = document.getElementById("dialog");
+  const dialog = newDialog();
   return new Promise((resolve) => {
     const inputs = new Map(fields.map((it) => [it.name, it.options
       ? h("select", { name: it.name }, it.options.map(([value, text]) => h("option", { value, selected: value === it.value }, text)))
@@ -76,7 +85,7 @@ export function askForm({ title, lines = [], fields, action, check = () => null 
 
 /** Shows content that cannot be shown again. */
 export function tell({ title, lines, content }) {
-  const dialog = document.getElementById("dialog");
+  const dialog = newDialog();
   dialog.className = "wide";
   dialog.onclose = () => dialog.replaceChildren();
   dialog.replaceChildren(h("form", { method: "dialog" }, h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)), content, h("p", { class: "row end" }, h("button", { class: "button primary" }, "Done"))));

@@ -1,4 +1,5 @@
 // Keys: the palette, the filter, pages after g, rows with j and k; `?` shows them all.
+import { newDialog } from "./ask.js";
 import { h } from "./dom.js";
 import { PAGES } from "./nav.js";
 import { may } from "./session.js";
@@ -11,7 +12,7 @@ const OTHERS = [
 ];
 
 export function help() {
-  const dialog = document.getElementById("dialog");
+  const dialog = newDialog();
   const line = (keys, text) => h("div", {}, h("span", {}, text), h("kbd", {}, keys));
   dialog.className = "wide";
   dialog.onclose = () => { dialog.className = ""; };
