@@ -40,8 +40,8 @@ exec </dev/null >/dev/null 2>&1
 while :; do sleep 0.2; done
 "#;
 
-struct Escapes {
-    cluster: Cluster,
+pub(crate) struct Escapes {
+    pub(crate) cluster: Cluster,
     folder: PathBuf,
 }
 
@@ -50,9 +50,19 @@ impl Escapes {
         Self::start_as(name, argument, overlap, &json!({})).await
     }
 
+    /// With further settings of the service.
+    pub(crate) async fn start_with(name: &str, settings: &[(String, String)]) -> Self {
+        let mut cluster = Cluster::new(name);
+        cluster.extra.extend_from_slice(settings);
+        Self::start_on(cluster, "", "allow", &json!({})).await
+    }
+
     /// With further members of the spec.
     async fn start_as(name: &str, argument: &str, overlap: &str, more: &Value) -> Self {
-        let mut cluster = Cluster::new(name);
+        Self::start_on(Cluster::new(name), argument, overlap, more).await
+    }
+
+    async fn start_on(mut cluster: Cluster, argument: &str, overlap: &str, more: &Value) -> Self {
         cluster.manager().await;
         cluster.service("a", 5).await;
         let folder = cluster.folder("escapes");
@@ -76,7 +86,7 @@ impl Escapes {
         let text = std::fs::read_to_string(self.folder.join(file)).unwrap_or_default();
         text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
     }
-    async fn until_started(&self, times: usize) -> Vec<i32> {
+    pub(crate) async fn until_started(&self, times: usize) -> Vec<i32> {
         wait_for(&format!("start {times}"), || async {
             let pids = self.pids();
             if pids.len() >= times * PROCESSES { Ok(pids) } else { Err(format!("{pids:?}")) }
@@ -84,14 +94,14 @@ impl Escapes {
         .await
     }
     /// The processes that still run.
-    fn running(&self) -> Vec<i32> {
+    pub(crate) fn running(&self) -> Vec<i32> {
         self.pids().into_iter().filter(|pid| runs(*pid)).collect()
     }
     /// The processes between the service and the program, the outermost first.
-    fn helpers(&self) -> Vec<i32> {
+    pub(crate) fn helpers(&self) -> Vec<i32> {
         self.cluster.family("a").into_iter().skip(1).filter(|pid| is_helper(*pid)).collect()
     }
-    fn none_beside(&self) {
+    pub(crate) fn none_beside(&self) {
         let beside = std::fs::read_to_string(self.folder.join("beside")).unwrap_or_default();
         assert_eq!(beside, "", "a second one ran beside the first");
     }
@@ -105,7 +115,7 @@ impl Escapes {
         assert!(begun.elapsed() <= limit, "gone only after {:?}", begun.elapsed());
     }
     /// Deletes the observer. The request returns once no process runs any more.
-    async fn delete(&self) {
+    pub(crate) async fn delete(&self) {
         let (status, it) = self.cluster.api.call("DELETE", "/v1/observers/escapes?wait=20s", None).await;
         assert_eq!(status, 200, "{it}");
         assert_eq!(self.running(), [0; 0], "deleted, and still there");
@@ -121,7 +131,7 @@ impl Drop for Escapes {
     }
 }
 
-fn runs(pid: i32) -> bool {
+pub(crate) fn runs(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
@@ -132,7 +142,7 @@ fn is_helper(pid: i32) -> bool {
         .is_some_and(|exe| exe == everwatch_tests::cluster::everwatch())
 }
 
-fn send(pid: i32, signal: Signal) {
+pub(crate) fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 

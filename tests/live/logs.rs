@@ -60,6 +60,72 @@ impl Drop for Following {
     }
 }
 
+/// Services that keep lines in files: each has a folder of its own.
+fn keeps_lines(cluster: &mut Cluster, service: &str) {
+    let folder = cluster.folder(&format!("lines-{service}"));
+    cluster.extra.push(("EVERWATCH_SERVICE__LOG_DIR".to_owned(), folder.display().to_string()));
+}
+
+#[tokio::test]
+async fn the_next_process_of_a_killed_service_has_its_lines() {
+    let mut cluster = Cluster::new("kept-lines");
+    cluster.manager().await;
+    keeps_lines(&mut cluster, "a");
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "counts", "kind": "exec", "spec": counts()})).await;
+    let script = "echo last words; exit 7";
+    let ends = json!({"argv": ["/bin/sh", "-c", script], "exit_codes": {"7": "failed"}});
+    api.create(json!({"name": "ends", "kind": "exec", "spec": ends})).await;
+    api.until_status("ends", "Failed").await;
+    let before = until_lines(&api, "/v1/observers/counts/logs", |lines| lines.len() > 5).await;
+    cluster.kill("a");
+    let of_a = cluster.extra.pop().unwrap();
+    keeps_lines(&mut cluster, "b");
+    cluster.service("b", 10).await;
+    until_lines(&api, "/v1/observers/counts/logs", |lines| lines.len() > 5).await;
+    let previous = ["observer", "logs", "counts", "--previous", "--tail", "1000"];
+    let (code, said) = cluster.command(&previous);
+    assert!(code == Some(0) && said.contains("no lines of run 1.0 on service a are kept"), "{said}");
+
+    cluster.extra.pop();
+    cluster.extra.push(of_a);
+    cluster.service("a", 10).await;
+    let kept =
+        until_lines(&api, "/v1/observers/counts/logs?run=previous&tail=1000", |it| !it.is_empty()).await;
+    let ids = |logs: &Logs| logs.items.iter().map(|line| line.id.clone()).collect::<Vec<_>>();
+    let (kept_ids, known) = (ids(&kept), ids(&before));
+    assert!(known.iter().all(|id| kept_ids.contains(id)), "{known:?} of {kept_ids:?}");
+    assert!(kept_ids.iter().all(|id| id.starts_with("1.0.")), "{kept_ids:?}");
+    assert_eq!(kept.service.as_ref().map(|it| it.name.as_str()), Some("a"));
+    let (code, said) = cluster.command(&previous);
+    assert!(code == Some(0) && said.contains("begun") && said.contains(" 3\n"), "{said}");
+    // The service that has seen its end is dead, and nobody runs it any more.
+    let last = until_lines(&api, "/v1/observers/ends/logs", |lines| !lines.is_empty()).await;
+    assert!(texts(&last).contains(&"last words"), "{last:?}");
+    for (arguments, code, told) in [
+        (["ends", "--previous"], 3, "observer ends has had only one run, so there is no previous one"),
+        (["counts", "--run=9.9"], 3, "observer counts has had no run 9.9"),
+        (["counts", "--run=last"], 2, "the epoch of a run, such as 3.1, or previous"),
+    ] {
+        let (ended, said) = cluster.command(&["observer", "logs", arguments[0], arguments[1]]);
+        assert!(ended == Some(code) && said.contains(told), "{ended:?} {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_for_lines_that_cannot_be_written_ends_the_service_with_the_cure() {
+    for (folder, told) in [
+        ("lines", "service.log_dir: `lines` is not an absolute path"),
+        ("/no/such", "service.log_dir: cannot create files in `/no/such`: No such file or directory"),
+    ] {
+        let mut cluster = Cluster::new("no-lines");
+        cluster.extra.push(("EVERWATCH_SERVICE__LOG_DIR".to_owned(), folder.to_owned()));
+        let (code, said) = cluster.command(&["run", "service"]);
+        assert!(code == Some(2) && said.contains(told), "{code:?} {said}");
+    }
+}
+
 async fn until_lines(api: &Api, path: &str, is_right: impl Fn(&[&str]) -> bool) -> Logs {
     api.until_read(path, |logs| is_right(&texts(logs))).await
 }

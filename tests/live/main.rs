@@ -11,6 +11,7 @@ mod backlog;
 mod batches;
 mod blackout;
 mod broker_users;
+mod cgroups;
 mod commands;
 mod confinement;
 mod conformance;

@@ -257,6 +257,44 @@ async fn a_move_goes_to_another_service_within_a_blink() {
     beacons::judge("move", &folder, |_| 0);
 }
 
+/// Other services have more room, and the broker would serve them as well.
+#[tokio::test]
+async fn a_move_to_a_service_goes_to_that_one() {
+    let mut cluster = Cluster::new("move-to").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let folder = observers(&cluster, 3).await;
+    for (name, capacity) in [("b", 50), ("c", 2), ("d", 50)] {
+        cluster.service(name, capacity).await;
+    }
+    let runs_on = |it: &Observer, name: &str| it.status == Status::Processing && holder(it) == Some(name);
+    for observer in ["o0", "o1"] {
+        let (code, said) = cluster.command(&["observer", "move", observer, "--to", "c"]);
+        assert_eq!(code, Some(0), "{said}");
+        cluster.api.until_observer(observer, |it| runs_on(it, "c")).await;
+    }
+    let moved = |it: &Event| it.kind == EventKind::MoveRequested && it.text == "to service c";
+    cluster.api.until_events_of("o0", |all| all.iter().any(moved)).await;
+    // It is there already.
+    cluster.api.done::<Observer>("POST", "/v1/observers/o0/move", Some(json!({"service": "c"})), 200).await;
+    cluster.api.until_service("c", |it| it.held == 2).await;
+    cluster.api.done::<Service>("POST", "/v1/services/d/cordon", None, 202).await;
+    cluster.api.until_service("d", |it| it.state == ServiceState::Cordoned).await;
+    for (to, code, told) in [
+        ("c", 4, "service c has no room for weight 1: 2 of its 2 slots are in use"),
+        ("d", 4, "service d is cordoned, so it takes no observers"),
+        ("nobody", 2, "no service with the name `nobody` is alive; see `everwatch service list`"),
+    ] {
+        let (ended, said) = cluster.command(&["observer", "move", "o2", "--to", to]);
+        assert!(ended == Some(code) && said.contains(told), "{ended:?} {said}");
+    }
+    let both = json!({"pool": "default", "service": "b"});
+    let (status, problem) = cluster.api.call("POST", "/v1/observers/o2/move", Some(both)).await;
+    assert_eq!((status, problem["errors"][0]["pointer"].as_str()), (422, Some("/service")), "{problem}");
+    assert!(runs_on(&cluster.api.observer("o2").await, "a"));
+    beacons::judge("move to", &folder, |_| 0);
+}
+
 #[tokio::test]
 async fn a_rolling_restart_moves_each_observer_as_little_as_can_be() {
     const OBSERVERS: usize = 60;

@@ -13,8 +13,6 @@ use std::fmt;
 const ID: &str = "[0-9a-f-]{36}";
 /// Any pool in a name.
 const POOL: &str = "[a-z0-9-]+";
-/// The queues from which managers read.
-const QUEUES: &str = r"heartbeats|parked|rates|state(\.[0-9]+)?|store";
 /// The queues of the reports.
 const STATE: &str = r"state(\.[0-9]+)?";
 
@@ -33,14 +31,16 @@ impl Permissions {
     #[must_use]
     pub fn of_managers(prefix: &str) -> Self {
         let (prefix, output) = (escaped(prefix), Topology::new(prefix).output());
-        let declared = format!(r"commands(\.{POOL})?|output|reports|work(\.{POOL})?|replies\.{ID}|{QUEUES}");
+        // The queues from which they read.
+        let queues = format!("heartbeats|parked|rates|{STATE}|store");
+        let declared = format!(r"commands(\.{POOL})?|output|reports|work(\.{POOL})?|replies\.{ID}|{queues}");
         Self {
             configure: format!(r"^{prefix}({declared}|probe\.{ID})$"),
             // A user that declares a queue with a dead-letter exchange needs permission to write to that exchange. The work
             // queues and the state queues dead-letter to `parked` through the default exchange.
             // Managers look whether the command queue of a silent service exists.
             write: format!(r"^(amq\.default|{prefix}({declared}|commands\.{POOL}\.{ID}))$"),
-            read: format!(r"^{prefix}(reports|work(\.{POOL})?|replies\.{ID}|{QUEUES})$"),
+            read: format!(r"^{prefix}(reports|work(\.{POOL})?|replies\.{ID}|{queues})$"),
             // Managers publish with no other key.
             topic: Some((output, format!("^{}$", escaped(COMPLETED)))),
         }

@@ -14,3 +14,4 @@ pub mod preemption;
 pub mod rate;
 pub mod rebalance;
 pub mod supply;
+pub mod transfer;

@@ -25,6 +25,7 @@ mod logs;
 mod lookup;
 mod maintenance;
 pub(crate) mod metrics;
+mod moving;
 mod namespaces;
 mod observers;
 mod operations;
@@ -131,7 +132,7 @@ static API: LazyLock<Api> = LazyLock::new(|| {
         .routes(routes!(actions::restart))
         .routes(routes!(actions::retry))
         .routes(routes!(actions::trigger))
-        .routes(routes!(actions::relocate))
+        .routes(routes!(moving::relocate))
         .routes(routes!(schedule::read))
         .routes(routes!(versions::list))
         .routes(routes!(versions::revert))

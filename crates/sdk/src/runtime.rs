@@ -5,6 +5,7 @@ use crate::host_info::FenceOn;
 use crate::safety::child_watchdog::ChildWatchdogs;
 use crate::session::{self, End, Incarnation, Unlived};
 use crate::settings::ServiceSettings;
+use crate::tasks::log_files::LogFiles;
 use crate::tasks::logs::Logs;
 use crate::tasks::registry::Registry;
 use crate::tasks::threads::{OwnRuntimes, Runtimes};
@@ -57,6 +58,14 @@ pub async fn run(
     }
 }
 
+fn log_files(settings: &ServiceSettings) -> Result<Option<Arc<LogFiles>>, RunError> {
+    let Some(folder) = &settings.log_dir else { return Ok(None) };
+    let files = LogFiles::open(folder, settings.log_lines);
+    files.map(Some).map_err(|error| {
+        RunError::Refused(format!("service.log_dir: cannot write to {}: {error}", folder.display()))
+    })
+}
+
 async fn incarnations(
     settings: ServiceSettings,
     registry: Registry,
@@ -65,7 +74,7 @@ async fn incarnations(
     handle: Handle,
 ) -> Result<(), RunError> {
     let pulses = ChildWatchdogs::default();
-    let logs = Arc::new(Logs::new(settings.log_lines));
+    let logs = Arc::new(Logs::new(settings.log_lines).in_files(log_files(&settings)?));
     let registry = Arc::new(registry.share(pulses.clone()));
     let mut predecessor: Option<Predecessor> = None;
     let known_time = Arc::default();

@@ -4,6 +4,7 @@ use everwatch_core::capacity::blocks::{BLOCK_MAX, CAPACITY_MAX};
 use everwatch_core::id::{Kind, Name, Pool};
 use everwatch_core::observer::definition::WEIGHT_MAX;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The capacity of a service.
@@ -103,6 +104,9 @@ pub struct ServiceSettings {
     pub memory_limit: Option<u64>,
     /// Maximum number of log lines to keep for each observer, and of KiB for them (default 100).
     pub log_lines: u32,
+    /// The folder in which the service also keeps these lines, so that they outlive its process (default: none). Services on
+    /// the same machine may share it.
+    pub log_dir: Option<PathBuf>,
 }
 
 impl ServiceSettings {
@@ -134,6 +138,7 @@ impl ServiceSettings {
             stall_limit: None,
             memory_limit: None,
             log_lines: 100,
+            log_dir: None,
         }
     }
 

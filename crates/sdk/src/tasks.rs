@@ -4,6 +4,7 @@ pub(crate) mod attempt;
 pub(crate) mod context;
 pub(crate) mod exit;
 pub(crate) mod log_capture;
+pub(crate) mod log_files;
 pub(crate) mod logs;
 pub(crate) mod mask;
 pub(crate) mod measures;

@@ -404,7 +404,8 @@ impl Trial {
     /// The newest lines that it has logged ([`Context::log`]), the last one last; at most 1000.
     #[must_use]
     pub fn logged(&self) -> Vec<String> {
-        let lines = self.logs.read(self.attempt.work.id, None, LOG_LINES as usize).lines;
+        let lines =
+            self.logs.in_memory(self.attempt.work.id, None, LOG_LINES as usize).unwrap_or_default().lines;
         lines.into_iter().map(|line| line.text.into()).collect()
     }
 

@@ -231,6 +231,7 @@ mod tests {
             (["observer", "create"], "kind", Some(Names::Kinds)),
             (["observer", "list"], "pool", Some(Names::Pools)),
             (["observer", "list"], "service", Some(Names::Services)),
+            (["observer", "move"], "service", Some(Names::Services)),
             (["service", "drain"], "name", Some(Names::Services)),
             (["pool", "pause"], "name", Some(Names::Pools)),
             (["pool", "create"], "name", None),

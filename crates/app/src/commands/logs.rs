@@ -36,8 +36,10 @@ struct Source {
 
 /// Which lines of an observer are shown, and how.
 #[derive(Clone, Copy)]
-struct Shown {
+struct Shown<'a> {
     tail: u32,
+    /// Only lines of this run.
+    run: Option<&'a str>,
     since: Option<Timestamp>,
     output: LogOutput,
 }
@@ -45,7 +47,8 @@ struct Shown {
 pub(super) async fn run(client: &Client, asked: &Logs) -> anyhow::Result<()> {
     let tail = asked.tail.unwrap_or(TAIL[usize::from(asked.since.is_some())]);
     let since = asked.since.map(|since| since.of(clock::now()));
-    let shown = Shown { tail, since, output: asked.output };
+    let run = if asked.previous { Some("previous") } else { asked.run.as_deref() };
+    let shown = Shown { tail, run, since, output: asked.output };
     let sources = sources(client, asked).await?;
     if sources.is_empty() {
         output::note("no observers");
@@ -90,7 +93,7 @@ async fn sources(client: &Client, asked: &Logs) -> anyhow::Result<Vec<Source>> {
 }
 
 /// Prints the recent lines of all observers, the oldest first.
-async fn recent(client: &Client, sources: &[Source], shown: Shown) -> anyhow::Result<()> {
+async fn recent(client: &Client, sources: &[Source], shown: Shown<'_>) -> anyhow::Result<()> {
     let keys: Vec<String> = sources.iter().map(|it| it.key.clone()).collect();
     let one = |key| async move { Ok((key, client.read::<Recent>(&request(key, shown)).await?)) };
     let (found, failed) = fan_out::read(&keys, one).await;
@@ -115,7 +118,7 @@ async fn recent(client: &Client, sources: &[Source], shown: Shown) -> anyhow::Re
 }
 
 /// Follows all observers until each has ended.
-async fn follow_all(client: &Client, sources: &[Source], shown: Shown) -> anyhow::Result<()> {
+async fn follow_all(client: &Client, sources: &[Source], shown: Shown<'_>) -> anyhow::Result<()> {
     if let [source] = sources {
         return follow(client, source, shown).await;
     }
@@ -139,13 +142,14 @@ async fn follow_all(client: &Client, sources: &[Source], shown: Shown) -> anyhow
     }
 }
 
-fn request(key: &str, shown: Shown) -> String {
-    format!("{}/logs?tail={}", path(key), shown.tail)
+fn request(key: &str, shown: Shown<'_>) -> String {
+    let run = shown.run.map_or_else(String::new, |run| format!("&run={}", Client::part(run)));
+    format!("{}/logs?tail={}{run}", path(key), shown.tail)
 }
 
 /// Runs until the observer has ended. If the connection is lost, it reconnects and continues after the last
 /// line.
-async fn follow(client: &Client, source: &Source, shown: Shown) -> anyhow::Result<()> {
+async fn follow(client: &Client, source: &Source, shown: Shown<'_>) -> anyhow::Result<()> {
     let path = request(&source.key, shown);
     let (mut last, mut reached) = (None, false);
     loop {
@@ -173,7 +177,7 @@ impl Source {
         &self,
         mut stream: reqwest::Response,
         last: &mut Option<String>,
-        shown: Shown,
+        shown: Shown<'_>,
     ) -> anyhow::Result<bool> {
         let mut reader = sse::Reader::default();
         while let Ok(Ok(Some(chunk))) = timeout(live::SILENT_MAX, stream.chunk()).await {
@@ -196,7 +200,7 @@ impl Source {
     }
 
     /// Prints a line, unless it is too old.
-    fn show(&self, line: &Item<LogLine>, shown: Shown) -> anyhow::Result<()> {
+    fn show(&self, line: &Item<LogLine>, shown: Shown<'_>) -> anyhow::Result<()> {
         if shown.since.is_some_and(|since| line.at < since) {
             return Ok(());
         }

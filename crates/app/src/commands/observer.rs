@@ -54,8 +54,9 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
         Observer::Diff { name, from, to } => versions::diff(client, &name, (from, to)).await,
         Observer::Edit { name } => edit::run(client, &name).await,
         Observer::Revert { name, to } => versions::revert(client, &name, to).await,
-        Observer::Move { names, pool } => {
-            let body = pool.map(|pool| json!({ "pool": pool }));
+        Observer::Move { names, pool, service } => {
+            let to_pool = pool.map(|pool| json!({ "pool": pool }));
+            let body = to_pool.or_else(|| service.map(|service| json!({ "service": service })));
             act(client, &names.names, "move", body.as_ref()).await
         }
         Observer::Logs(asked) => logs::run(client, &asked).await,

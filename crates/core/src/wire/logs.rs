@@ -112,23 +112,47 @@ fn is_zero(number: &u64) -> bool {
 
 impl Ring {
     /// Adds a line and drops the oldest beyond `most` lines, or beyond an average of one KiB per line. Lines of
-    /// replaced runs are ignored.
-    pub fn push(&mut self, (epoch, at): (Epoch, Timestamp), stream: Stream, text: &str, most: u32) {
+    /// replaced runs are ignored. Returns the added line.
+    pub fn push(
+        &mut self,
+        (epoch, at): (Epoch, Timestamp),
+        stream: Stream,
+        text: &str,
+        most: u32,
+    ) -> Option<&Line> {
         let last = self.last.unwrap_or(LogCursor { epoch, seq: 0 });
-        if most == 0 || epoch < last.epoch {
-            return;
+        if epoch < last.epoch {
+            return None;
         }
         let seq = if epoch == last.epoch { last.seq + 1 } else { 1 };
-        let place = LogCursor { epoch, seq };
-        self.last = Some(place);
-        let text = cut(text);
-        self.bytes += text.len() + LINE_COST;
-        self.lines.push_back(Line { place, at, stream, text });
-        let (most, bytes) = (most as usize, (most as usize * 1024).max(LINE_MAX + LINE_COST));
-        while self.lines.len() > most || self.bytes > bytes {
-            let Some(oldest) = self.lines.pop_front() else { return };
+        self.add(Line { place: LogCursor { epoch, seq }, at, stream, text: cut(text) }, most)
+    }
+
+    /// Adds a line that a ring of an earlier process has kept, unless it is no newer than the last one.
+    pub fn restore(&mut self, line: Line, most: u32) {
+        if self.last.is_none_or(|last| line.place > last) {
+            self.add(line, most);
+        }
+    }
+
+    fn add(&mut self, line: Line, most: u32) -> Option<&Line> {
+        if most == 0 {
+            return None;
+        }
+        self.last = Some(line.place);
+        self.bytes += line.text.len() + LINE_COST;
+        self.lines.push_back(line);
+        while self.lines.len() > most as usize || self.bytes > Self::bytes_max(most) {
+            let Some(oldest) = self.lines.pop_front() else { break };
             self.bytes -= oldest.text.len() + LINE_COST;
         }
+        self.lines.back()
+    }
+
+    /// The most bytes that a ring of `most` lines keeps.
+    #[must_use]
+    pub fn bytes_max(most: u32) -> usize {
+        (most as usize * 1024).max(LINE_MAX + LINE_COST)
     }
 
     /// The newest lines, or the first ones after a cursor; at most `most`.

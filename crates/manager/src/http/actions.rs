@@ -1,12 +1,8 @@
-//! Actions on an existing observer: pause, resume, restart, retry, trigger, move.
+//! Actions on an existing observer: pause, resume, restart, retry, trigger.
 
-use super::body::OptionalJson;
-use super::caller;
-use super::creating::check_kind;
 use super::etag::tag;
 use super::idempotency;
 use super::lookup::{find, not_found, one};
-use super::namespaces;
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::Params;
@@ -20,18 +16,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{Observer, ProblemBody};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{Namespace, Pool};
-use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
-use everwatch_core::record::events::EventKind;
+use everwatch_core::id::Namespace;
 use everwatch_core::record::operations::Refusal;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
-use everwatch_core::wire::command::{Cause, Command, HandOver};
-use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
 use tracing::info;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 type Shared = State<Arc<Manager>>;
@@ -123,85 +113,6 @@ async fn plain(
     acted.answer(manager).await
 }
 
-/// The destination of a move.
-#[derive(Debug, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "it is read member by member, so that an error names its place")]
-pub(super) struct MoveTo {
-    /// The destination pool; without it, another service of the same pool takes the observer.
-    pool: Option<String>,
-}
-
-/// Move an observer to another pool, or let its queue choose another service.
-#[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", security(("token" = ["observers:operate"])), request_body = Option<MoveTo>,
-    params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
-    ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once")),
-    responses((status = 200, body = Observer, description = "nothing to move"),
-    (status = 400, body = ProblemBody, description = "bad-header"),
-    (status = 202, body = Observer, description = "requested"),
-    (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "observer-deleted, observer-paused (without a pool)"),
-    (status = 422, body = ProblemBody, description = "no-service-for-kind, pool-not-allowed")))]
-pub(crate) async fn relocate(
-    State(manager): Shared,
-    Path(key): Path<String>,
-    mut params: Params,
-    headers: HeaderMap,
-    OptionalJson(body): OptionalJson,
-) -> Result<Response, Problem> {
-    let namespace = params.namespace()?;
-    params.finish()?;
-    let row = find(&manager.records, (&namespace, &key)).await?;
-    let Some(pool) = pool_of(body)? else { return hand_over(&manager, row, &headers).await };
-    let once = idempotency::action(&headers, "move")?;
-    let mut definition = ObserverDefinition::clone(&row.definition);
-    definition.pool = pool.clone();
-    caller::check_observer(&definition)?;
-    namespaces::check_pool(&manager.records, &definition, &row.definition).await?;
-    check_kind(&manager, &definition).await?;
-    let acted = act_on(&manager, (row, once), &key, |row, now, policy| {
-        let mut definition = ObserverDefinition::clone(&row.definition);
-        definition.pool = pool.clone();
-        row.update(definition, now, policy)
-    })
-    .await?;
-    acted.answer(&manager).await
-}
-
-/// The service takes nothing for this long, so that the queue delivers the message to another one.
-const RESTS: Duration = Duration::from_secs(2);
-
-async fn hand_over(manager: &Arc<Manager>, row: Row, headers: &HeaderMap) -> Result<Response, Problem> {
-    let Some(service) = row.leaves().map_err(|refusal| refused(&row, refusal))? else {
-        return Acted::Unchanged(row).answer(manager).await;
-    };
-    if !idempotency::is_first(&manager.records, headers, ("move", row.id)).await? {
-        return Acted::Accepted(row).answer(manager).await;
-    }
-    let (ids, cause) = (vec![row.id], Cause::Move);
-    let asked = HandOver { service, ids, down_to: None, rest: RESTS, cause };
-    commands::order_later(manager, service, Command::HandOver(asked));
-    manager.records.events.tell_observer(
-        EventKind::MoveRequested,
-        &row,
-        "to the next service with room".to_owned(),
-    );
-    Acted::Accepted(row).answer(manager).await
-}
-
-fn pool_of(body: Option<Value>) -> Result<Option<Pool>, Problem> {
-    let wrong = |pointer: &str, detail: String| {
-        Problem::invalid(vec![FieldError { pointer: pointer.to_owned(), detail }])
-    };
-    let Some(body) = body else { return Ok(None) };
-    let Value::Object(mut members) = body else { return Err(wrong("", "must be a JSON object".to_owned())) };
-    let pool = members.remove("pool").filter(|pool| !pool.is_null());
-    if let Some(member) = members.keys().next() {
-        return Err(wrong(&format!("/{member}"), "is not known here; known: pool".to_owned()));
-    }
-    pool.map(serde_json::from_value).transpose().map_err(|error| wrong("/pool", error.to_string()))
-}
-
 /// The result of an action on an observer.
 pub(super) enum Acted {
     /// The action is recorded, and its effect follows.
@@ -228,7 +139,7 @@ impl Acted {
         }
     }
 
-    async fn answer(&self, manager: &Manager) -> Result<Response, Problem> {
+    pub(super) async fn answer(&self, manager: &Manager) -> Result<Response, Problem> {
         let row = self.row();
         Ok((self.status(), tag(row), Json(one(&manager.records, row).await?)).into_response())
     }
@@ -263,7 +174,7 @@ pub(super) async fn act_on(
     Ok(if fresh { Acted::Accepted(row) } else { Acted::Unchanged(row) })
 }
 
-fn refused(row: &Row, refusal: Refusal) -> Problem {
+pub(super) fn refused(row: &Row, refusal: Refusal) -> Problem {
     let (name, status) = (&row.definition.name, row.verdict().status);
     let (code, cure) = match refusal {
         Refusal::Deleted => (Code::Deleted, "create a new one"),

@@ -118,6 +118,14 @@ pub(super) fn check_pool(pool: &Pool) -> Result<(), Problem> {
     check(Target::Pool(pool), || format!(" on pool {pool}"))
 }
 
+/// Refuses a sender who may not see the services of a pool.
+pub(super) fn check_services(pool: &Pool) -> Result<(), Problem> {
+    if may_see_services(pool) {
+        return Ok(());
+    }
+    Err(forbidden(&[Verb::ServicesRead], &format!(" on pool {pool}")))
+}
+
 /// Refuses what the sender may not do to all pools, by the verb of the route.
 pub(super) fn check_all_pools() -> Result<(), Problem> {
     check(Target::Deployment, || " on all pools: name one pool".to_owned())

@@ -5,6 +5,7 @@ use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::context::Manager;
+use crate::context::records::Records;
 use crate::events::actor;
 use crate::events::recent::PublishedEvent;
 use crate::events::shown;
@@ -207,24 +208,30 @@ pub(crate) async fn runs(
 ) -> Result<Json<Listed<Run>>, Problem> {
     let namespace = params.namespace()?;
     params.finish()?;
-    let filter = EventFilter {
-        observer: Some(find(&manager.records, (&namespace, &key)).await?.id),
-        ..EventFilter::default()
-    };
-    let mut page = manager.records.store.events(&filter, EventRange::Before(i64::MAX), RUNS_FROM).await?;
+    let observer = find(&manager.records, (&namespace, &key)).await?.id;
+    let items = runs_of_observer(&manager.records, observer).await?;
+    let total = items.len() as u64;
+    Ok(Json(Listed { items, next_cursor: None, total }))
+}
+
+/// The runs of an observer, as far as its events are kept, newest first.
+pub(super) async fn runs_of_observer(
+    records: &Records,
+    observer: ObserverId,
+) -> Result<Vec<Run>, StoreError> {
+    let filter = EventFilter { observer: Some(observer), ..EventFilter::default() };
+    let mut page = records.store.events(&filter, EventRange::Before(i64::MAX), RUNS_FROM).await?;
     page.events.reverse();
     let mut runs = runs_of(&page.events);
     end_superseded(&mut runs);
     if let Some(newest) = runs.values_mut().next_back().filter(|run| run.ended.is_none())
         && let Some(service) = &newest.service
-        && let Some(row) = manager.records.store.service(&ServiceId(service.id).into()).await?
+        && let Some(row) = records.store.service(&ServiceId(service.id).into()).await?
         && let Some(end) = row.end
     {
         newest.end(end.at.max(newest.started_at), LOST);
     }
-    let items: Vec<Run> = runs.into_values().rev().collect();
-    let total = items.len() as u64;
-    Ok(Json(Listed { items, next_cursor: None, total }))
+    Ok(runs.into_values().rev().collect())
 }
 
 /// Runs by epoch, as far as these events tell, oldest event first.

@@ -2,8 +2,10 @@
 //! for them and keeps nothing.
 
 mod follower;
+mod former;
 
 use self::follower::{Follower, LogItem};
+use self::former::WhichRun;
 use super::lookup::find;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
@@ -50,6 +52,7 @@ enum Form {
     ("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("tail" = Option<u32>, Query, description = "the most lines to return: 1 to 1000 (default 100)"),
     ("after" = Option<String>, Query, description = "the id of a line: the lines after it, the oldest first"),
+    ("run" = Option<String>, Query, description = "only the lines of this run: its epoch, such as 3.1, or `previous`, the run before the newest; not with after and follow"),
     ("follow" = Option<bool>, Query, description = "follow: events `line`, `note` (moved, waiting) and `end`"),
     ("last-event-id" = Option<String>, Header, description = "live: the last line that the client has, as `after`")),
     responses((status = 200, content((Logs = "application/json"), (String = "text/event-stream"), (String = "text/plain"))),
@@ -78,6 +81,10 @@ pub(crate) async fn read(
         Some("false") => false,
         Some(_) => return Err(bad("follow", "true or false")),
     };
+    let run = params.parsed::<WhichRun>("run")?;
+    if run.is_some() && (follow || after.is_some()) {
+        return Err(bad("run", "not with follow or after: a run that is over has no further lines"));
+    }
     let namespace = params.namespace()?;
     params.finish()?;
     let form = if accepts(PLAIN) { Form::Plain } else { Form::Structured };
@@ -86,7 +93,10 @@ pub(crate) async fn read(
         let after = seen(&headers)?.or(after);
         return Ok(live(Follower::new(&manager, row.id, after, most)?, form));
     }
-    let logs = newest(&manager, &row, (after, most)).await?;
+    let logs = match run {
+        Some(run) => former::lines(&manager, &row, run, most as usize).await?,
+        None => newest(&manager, &row, (after, most)).await?,
+    };
     Ok(match form {
         Form::Structured => Json(logs).into_response(),
         Form::Plain => logs.items.iter().map(plain).collect::<String>().into_response(),
@@ -115,24 +125,31 @@ async fn newest(
             (lines, format!("it has said nothing yet on service {}", name.name))
         }
         Ok(lines) => (lines, String::new()),
-        Err(Unanswered::Gone) => (Lines::default(), gone(row, &name)),
-        Err(Unanswered::Silent) => {
-            let within = ANSWER_WITHIN.as_secs();
-            let detail = format!("service {} has not answered within {within} s", name.name);
-            return Err(Problem::new(Code::ServiceSilent, detail));
-        }
-        Err(Unanswered::NoBroker) => {
-            return Err(Problem::new(Code::BrokerUnavailable, "lines are asked for through the broker"));
-        }
-        Err(Unanswered::TooMany) => {
-            return Err(Problem::new(
-                Code::TooManyStreams,
-                "too many clients ask for lines on this manager; use another one or retry later",
-            ));
-        }
+        Err(Unanswered::Gone) => match former::next_process(manager, row.id, &name, (after, most)).await? {
+            Some(lines) => (lines, standing(row)),
+            None => (Lines::default(), gone(row, &name)),
+        },
+        Err(other) => return Err(unanswered(other, &name)),
     };
     let Lines { lines, missed, .. } = lines;
     Ok(Logs { items: lines.into_iter().map(LogLine::of).collect(), missed, service: Some(name), reason })
+}
+
+fn unanswered(why: Unanswered, service: &ServiceName) -> Problem {
+    match why {
+        Unanswered::Gone | Unanswered::Silent => {
+            let within = ANSWER_WITHIN.as_secs();
+            let detail = format!("service {} has not answered within {within} s", service.name);
+            Problem::new(Code::ServiceSilent, detail)
+        }
+        Unanswered::NoBroker => {
+            Problem::new(Code::BrokerUnavailable, "lines are asked for through the broker")
+        }
+        Unanswered::TooMany => Problem::new(
+            Code::TooManyStreams,
+            "too many clients ask for lines on this manager; use another one or retry later",
+        ),
+    }
 }
 
 /// Its status as a sentence.

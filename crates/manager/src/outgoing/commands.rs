@@ -22,6 +22,9 @@ use tracing::{debug, error};
 /// A command that is not confirmed by then is left to its repetition.
 const SAY_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long a service may take to cancel its consumers after a command has reached its queue.
+const FOLLOWED: Duration = Duration::from_millis(300);
+
 /// Sends the revocations of these rows to all services that may hold them and waits until they are confirmed.
 pub(crate) async fn revocations(manager: &Manager, rows: &[&Row]) {
     let mut by_recipients: BTreeMap<Recipients, Vec<Revocation>> = BTreeMap::new();
@@ -90,11 +93,32 @@ pub(crate) fn welcome_later(
 /// reports make managers send the command again.
 pub(crate) fn order_later(manager: &Arc<Manager>, service: ServiceId, command: Command) {
     let it = Arc::clone(manager);
+    manager.tasks.spawn(async move { order(&it, service, &command).await });
+}
+
+async fn order(manager: &Manager, service: ServiceId, command: &Command) {
+    match queue_of(manager, service).await {
+        Some(queue) => say(&manager.link, Target::Queue(queue), command).await,
+        None => debug!(%service, "a command for an unknown service is dropped"),
+    }
+}
+
+/// Sends commands to some services, and then one to another service, without waiting: the first ones have followed theirs by
+/// then.
+pub(crate) fn order_after(
+    manager: &Arc<Manager>,
+    first: Vec<(ServiceId, Command)>,
+    (service, then): (ServiceId, Command),
+) {
+    if first.is_empty() {
+        order_later(manager, service, then);
+        return;
+    }
+    let it = Arc::clone(manager);
     manager.tasks.spawn(async move {
-        match queue_of(&it, service).await {
-            Some(queue) => say(&it.link, Target::Queue(queue), &command).await,
-            None => debug!(%service, "a command for an unknown service is dropped"),
-        }
+        join_all(first.iter().map(|(service, command)| order(&it, *service, command))).await;
+        tokio::time::sleep(FOLLOWED).await;
+        order(&it, service, &then).await;
     });
 }
 

@@ -169,6 +169,12 @@ async fn nobody_sees_or_touches_what_is_in_another_pool() {
         .refused(403, "not-permitted");
     let out = Some(json!({ "pool": "default" }));
     by_team("POST", "/v1/observers/mine/move", out).await.refused(403, "not-permitted");
+    // Who may not see services may not name one.
+    stage.role("narrow", json!([{ "verbs": ["observers:*"], "pools": ["a"] }])).await;
+    let narrow = stage.token("jim", "narrow").await;
+    let to = json!({ "service": "s1" });
+    let asked = stage.sent_by(&narrow, "POST", "/v1/observers/mine/move", Some(&to)).await;
+    asked.refused(403, "not-permitted");
     // Bulk actions and batches.
     by_team("DELETE", "/v1/observers?kind=ticker&expect=2", None).await.refused(409, "count-differs");
     let wishes = json!([{ "op": "delete", "id": "theirs" }, { "op": "pause", "id": "mine" },

@@ -157,7 +157,9 @@ impl Service {
         let (id, epoch) = running.iter().next().expect("it runs one");
         let mut said = self.said.lock().unwrap();
         let ring = said.rings.entry(*id).or_default();
-        lines.iter().for_each(|text| ring.push((*epoch, clock::now()), Stream::Stdout, text, 100));
+        for text in lines {
+            ring.push((*epoch, clock::now()), Stream::Stdout, text, 100);
+        }
     }
 }
 

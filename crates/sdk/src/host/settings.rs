@@ -7,6 +7,7 @@ pub use broker::Broker;
 use crate::kinds::{ExecSettings, FilesSettings, HttpSettings, KindSettings, PostgresSettings};
 use crate::limit_text::{SizeLimitText, TimeLimitText};
 use crate::settings::{Capacity, ServiceSettings};
+use crate::tasks::log_files;
 use crate::tasks::secrets::SecretsSettings;
 use config::{Environment, File, FileFormat};
 use everwatch_broker::STATE_QUEUES_MAX;
@@ -88,6 +89,8 @@ pub struct Service {
     pub start_rates: BTreeMap<String, f64>,
     /// Maximum number of log lines to keep for each observer, and of KiB for them; 0 keeps none.
     pub log_lines: u32,
+    /// The folder in which these lines are kept as well, as an absolute path; empty: none.
+    pub log_dir: PathBuf,
     /// Threads for the code of observers; 0: four for each core, at least 16.
     pub threads: u16,
     /// Address of `/livez`, `/readyz` and `/metrics`; empty: none.
@@ -199,6 +202,7 @@ impl Default for Service {
             start_rate: 0.0,
             start_rates: BTreeMap::new(),
             log_lines: 100,
+            log_dir: PathBuf::new(),
             threads: 0,
             listen: String::new(),
             secrets_dir: PathBuf::new(),
@@ -365,6 +369,7 @@ impl Service {
             return Err(SettingsError(format!("service.log_lines: at most {LINES_MAX}")));
         }
         settings.log_lines = self.log_lines;
+        settings.log_dir = self.log_folder()?;
         settings.start_rate = self.start_rate;
         for (kind, rate) in &self.start_rates {
             let kind =
@@ -372,6 +377,20 @@ impl Service {
             settings.start_rates.insert(kind, *rate);
         }
         Ok(settings)
+    }
+    fn log_folder(&self) -> Result<Option<PathBuf>, SettingsError> {
+        if self.log_dir.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let folder = self.log_dir.display();
+        if !self.log_dir.is_absolute() {
+            return Err(SettingsError(format!("service.log_dir: `{folder}` is not an absolute path")));
+        }
+        log_files::check(&self.log_dir).map_err(|error| {
+            let cure = "create the folder, and let the user of the service write to it";
+            SettingsError(format!("service.log_dir: cannot create files in `{folder}`: {error}; {cure}"))
+        })?;
+        Ok(Some(self.log_dir.clone()))
     }
     /// The name of the service, which distinguishes its spans from those of other services.
     #[must_use]

@@ -5,6 +5,7 @@
 //! nothing, and killing the leader spares its children. So the program is started by a helper (this binary again),
 //! whose standard input is a pipe from the service: silence or its end means death to all descendants.
 
+mod cgroup;
 mod channel;
 mod checks;
 mod confinement;

@@ -44,7 +44,7 @@ impl ServiceSession {
 impl Teller {
     async fn run(self, mut waiting: mpsc::Receiver<AskLogs>) {
         while let Some(AskLogs { number, to, id, after, most }) = waiting.recv().await {
-            let lines = self.logs.read(id, after, (most as usize).min(ANSWER_LINES));
+            let lines = self.logs.read(id, after, (most as usize).min(ANSWER_LINES)).await;
             let Ok(body) = encode(&Answer::Logs(LogsAnswer { number, lines })) else { continue };
             let target = Target::Queue(self.topology.replies(to));
             let message = Message { body: body.into(), headers: Vec::new() };

@@ -1,6 +1,7 @@
 //! The newest lines of every observer that this process holds, and of the last ones that it held. They outlive a
-//! session with the broker, but not the process.
+//! session with the broker; those that are also in files outlive the process.
 
+use super::log_files::LogFiles;
 use everwatch_core::clock;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::ObserverId;
@@ -18,11 +19,18 @@ pub(crate) const OUTPUT: &str = "everwatch::output";
 pub(crate) struct LogBuffer {
     most: u32,
     ring: Mutex<Ring>,
+    /// Where its lines are kept as well.
+    files: Option<(ObserverId, Arc<LogFiles>)>,
 }
 
 impl LogBuffer {
     pub(crate) fn new(most: u32) -> Arc<Self> {
-        Arc::new(Self { most, ring: Mutex::default() })
+        Arc::new(Self { most, ring: Mutex::default(), files: None })
+    }
+    /// The log of an observer that writes its first line in this process: it continues what an earlier one has kept.
+    fn opened(most: u32, id: ObserverId, ring: Ring, files: Option<&Arc<LogFiles>>) -> Arc<Self> {
+        let files = files.map(|files| (id, Arc::clone(files)));
+        Arc::new(Self { most, ring: Mutex::new(ring), files })
     }
     /// Adds each line of the text.
     pub(crate) fn write(&self, epoch: Epoch, stream: Stream, text: &str) {
@@ -32,7 +40,10 @@ impl LogBuffer {
         let now = clock::now();
         let mut ring = self.lock();
         for line in text.trim_end_matches(['\r', '\n']).split('\n') {
-            ring.push((epoch, now), stream, line.trim_end_matches('\r'), self.most);
+            let added = ring.push((epoch, now), stream, line.trim_end_matches('\r'), self.most);
+            if let (Some(line), Some((id, files))) = (added, &self.files) {
+                files.write(*id, line.clone());
+            }
         }
     }
     pub(crate) fn read(&self, after: Option<LogCursor>, most: usize) -> Lines {
@@ -46,6 +57,7 @@ impl LogBuffer {
 /// The logs of one process.
 pub(crate) struct Logs {
     most: u32,
+    files: Option<Arc<LogFiles>>,
     books: Mutex<LogBuffers>,
 }
 
@@ -62,7 +74,11 @@ struct LogBuffers {
 impl Logs {
     /// Keeps `most` lines of each observer.
     pub(crate) fn new(most: u32) -> Self {
-        Self { most, books: Mutex::default() }
+        Self { most, files: None, books: Mutex::default() }
+    }
+    /// Keeps them in files as well.
+    pub(crate) fn in_files(self, files: Option<Arc<LogFiles>>) -> Self {
+        Self { files, ..self }
     }
     /// The logs of a session that begins.
     pub(crate) fn session(self: &Arc<Self>) -> SessionLogs {
@@ -79,9 +95,21 @@ impl Logs {
         let all: Vec<_> = books.of.iter().map(|(id, (epoch, _))| (*id, *epoch)).collect();
         all.into_iter().for_each(|(id, epoch)| books.close(id, epoch));
     }
-    pub(crate) fn read(&self, id: ObserverId, after: Option<LogCursor>, most: usize) -> Lines {
+    /// The lines in memory, if the observer has any there.
+    pub(crate) fn in_memory(&self, id: ObserverId, after: Option<LogCursor>, most: usize) -> Option<Lines> {
         let book = self.lock().of.get(&id).cloned();
-        book.map(|(_, book)| book.read(after, most)).unwrap_or_default()
+        book.map(|(_, book)| book.read(after, most))
+    }
+    /// The lines in memory, otherwise those in files.
+    pub(crate) async fn read(&self, id: ObserverId, after: Option<LogCursor>, most: usize) -> Lines {
+        match (self.in_memory(id, after, most), self.files.clone()) {
+            (Some(lines), _) => lines,
+            (None, Some(files)) => {
+                let kept = tokio::task::spawn_blocking(move || files.read(id).read(after, most)).await;
+                kept.unwrap_or_default()
+            }
+            (None, None) => Lines::default(),
+        }
     }
     fn lock(&self) -> MutexGuard<'_, LogBuffers> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
@@ -102,6 +130,10 @@ impl SessionLogs {
     }
     /// The log of an observer that writes its first line; `over`: its attempt is over.
     pub(crate) fn open(&self, id: ObserverId, epoch: Epoch, over: &AtomicBool) -> Arc<LogBuffer> {
+        let files = self.logs.files.as_ref();
+        // Before the lock, which the session needs: a disk may be slow.
+        let is_known = files.is_none() || self.logs.lock().of.contains_key(&id);
+        let kept = files.filter(|_| !is_known).map(|files| files.read(id)).unwrap_or_default();
         let mut books = self.logs.lock();
         // A task that outlives its attempt may write the first line. Nothing would remove its log later, so the line
         // is not kept. A run is closed after its attempts are over, so this check cannot come too late.
@@ -112,7 +144,7 @@ impl SessionLogs {
                 .map_or_else(|| LogBuffer::new(self.logs.most), |(_, book)| book.clone());
         }
         books.resume(id, epoch).unwrap_or_else(|| {
-            let book = LogBuffer::new(self.logs.most);
+            let book = LogBuffer::opened(self.logs.most, id, kept, files);
             books.of.insert(id, (epoch, book.clone()));
             book
         })
@@ -154,7 +186,12 @@ mod tests {
         ObserverId(Uuid::from_u128(number as u128))
     }
     fn texts(logs: &Logs, number: usize) -> Vec<String> {
-        logs.read(id(number), None, 1000).lines.into_iter().map(|line| line.text.into()).collect()
+        logs.in_memory(id(number), None, 1000)
+            .unwrap_or_default()
+            .lines
+            .into_iter()
+            .map(|line| line.text.into())
+            .collect()
     }
 
     fn open(session: &SessionLogs, number: usize, run: Epoch) -> Arc<LogBuffer> {
@@ -209,6 +246,6 @@ mod tests {
         let logs = Arc::new(Logs::new(0));
         let session = logs.session();
         open(&session, 1, RUN).write(RUN, Stream::Log, "gone");
-        assert_eq!(logs.read(id(1), None, 10), Lines::default());
+        assert_eq!(logs.in_memory(id(1), None, 10).unwrap_or_default(), Lines::default());
     }
 }

@@ -60,6 +60,7 @@ _KEYS = {
         # Services in Rust use these. One file may be for services in both languages.
         "stall_limit",
         "memory_limit",
+        "log_dir",
         "exec",
         "files",
         "http",

@@ -25,11 +25,23 @@ pub struct ResourceLimits {
     pub file_size: SizeLimitText,
     /// The address space of one process.
     pub memory: SizeLimitText,
+    /// Memory that all processes of a program use together.
+    pub program_memory: SizeLimitText,
+    /// Processes and threads of one program; 0 is no limit.
+    pub program_processes: u64,
 }
 
 impl Default for ResourceLimits {
     fn default() -> Self {
-        Self { open_files: 0, processes: 0, file_size: SizeLimitText(None), memory: SizeLimitText(None) }
+        let none = SizeLimitText(None);
+        Self {
+            open_files: 0,
+            processes: 0,
+            file_size: none,
+            memory: none,
+            program_memory: none,
+            program_processes: 0,
+        }
     }
 }
 
@@ -43,12 +55,29 @@ impl ResourceLimits {
         if self.memory.0.is_some_and(|limit| limit < MEMORY_MIN) {
             return Err("memory: at least 16MiB, or \"off\"".to_owned());
         }
+        if self.program_memory.0.is_some_and(|limit| limit < MEMORY_MIN) {
+            return Err("program_memory: at least 16MiB, or \"off\"".to_owned());
+        }
         if self.processes > 0 && user.is_none() {
             return Err("processes: the kernel counts all processes of a user, also the threads of this service; set \
                         service.exec.user to a user of its own"
                 .to_owned());
         }
         Ok(())
+    }
+
+    /// Keys of limits that only a control group has, each with the files of the group and their content.
+    pub(super) fn of_group(self) -> Vec<(&'static str, Vec<(&'static str, String)>)> {
+        let mut all = Vec::new();
+        if let Some(limit) = self.program_memory.0 {
+            // Out of memory, the kernel ends the whole program and not only one of its processes.
+            let files = vec![("memory.max", limit.to_string()), ("memory.oom.group", "1".to_owned())];
+            all.push(("program_memory", files));
+        }
+        if self.program_processes > 0 {
+            all.push(("program_processes", vec![("pids.max", self.program_processes.to_string())]));
+        }
+        all
     }
 
     fn set(self) -> impl Iterator<Item = (Resource, u64)> {
@@ -63,7 +92,7 @@ impl ResourceLimits {
     }
 }
 
-/// The user and the limits of one program.
+/// The user of one program, and the limits of each of its processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Confinement {
     user: Option<RunAs>,
@@ -114,10 +143,10 @@ impl Confinement {
         self.user.map_or(Ok(()), |user| user.apply(command))
     }
 
-    /// For the value of an environment variable, without spaces.
+    /// For the value of an environment variable, without spaces; without the limits of a control group.
     pub(super) fn written(self) -> String {
         let user = self.user.map_or_else(|| NONE.to_owned(), RunAs::written);
-        let ResourceLimits { open_files, processes, file_size, memory } = self.limits;
+        let ResourceLimits { open_files, processes, file_size, memory, .. } = self.limits;
         let [file_size, memory] = [file_size, memory].map(|size| size.0.unwrap_or(0));
         format!("{user},{open_files},{processes},{file_size},{memory}")
     }
@@ -132,7 +161,13 @@ impl Confinement {
         let mut number = || parts.next()?.parse::<u64>().ok();
         let (open_files, processes) = (number()?, number()?);
         let mut size = || number().map(|bytes| SizeLimitText(Some(bytes).filter(|bytes| *bytes > 0)));
-        let limits = ResourceLimits { open_files, processes, file_size: size()?, memory: size()? };
+        let limits = ResourceLimits {
+            open_files,
+            processes,
+            file_size: size()?,
+            memory: size()?,
+            ..Default::default()
+        };
         Some(Self { user, limits })
     }
 }

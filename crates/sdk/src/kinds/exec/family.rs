@@ -1,5 +1,6 @@
 //! The helper of one program with everything below it, and how to end it.
 
+use super::cgroup::Cgroup;
 use super::channel::{Channel, serve};
 use super::descendants;
 use super::helper::TERMINATE;
@@ -33,6 +34,8 @@ pub(super) struct Parts {
     pub(super) pulse: ChildWatchdog,
     /// What tells its processes from all others, as `NAME=value`.
     pub(super) marks: Vec<String>,
+    /// The control group of the program, if it has one.
+    pub(super) cgroup: Option<Cgroup>,
     pub(super) output: Arc<Output>,
     /// The service's end of the descriptor of the program.
     pub(super) channel: Option<(UnixStream, Arc<Channel>)>,
@@ -40,8 +43,8 @@ pub(super) struct Parts {
 
 impl Family {
     pub(super) fn new(parts: Parts, ctx: Context) -> Self {
-        let Parts { child, pulse, marks, output, channel } = parts;
-        let ended = all_ended(child, marks, output, channel).boxed();
+        let Parts { child, pulse, marks, cgroup, output, channel } = parts;
+        let ended = all_ended(child, (marks, cgroup), output, channel).boxed();
         Self { ctx, ended: Some(ended), pulse: Some(pulse) }
     }
     pub(super) async fn ended(&mut self) -> std::io::Result<ExitStatus> {
@@ -76,7 +79,7 @@ impl Drop for Family {
 /// end of the output is theirs too, whichever of them was killed.
 async fn all_ended(
     mut child: Child,
-    marks: Vec<String>,
+    (marks, cgroup): (Vec<String>, Option<Cgroup>),
     output: Arc<Output>,
     channel: Option<(UnixStream, Arc<Channel>)>,
 ) -> std::io::Result<ExitStatus> {
@@ -85,7 +88,7 @@ async fn all_ended(
         let status = child.wait().await?;
         if status.code().is_none() {
             // Killed, and perhaps the other one with it: then this service alone can end what they left.
-            end_marked(marks).await;
+            end_marked(marks, cgroup).await;
         }
         Ok(status)
     };
@@ -98,7 +101,10 @@ async fn all_ended(
     tokio::join!(helper, out, err, served).0
 }
 
-async fn end_marked(marks: Vec<String>) {
+async fn end_marked(marks: Vec<String>, cgroup: Option<Cgroup>) {
+    if let Some(cgroup) = cgroup {
+        let _ended = tokio::task::spawn_blocking(move || cgroup.end()).await;
+    }
     loop {
         let marks = marks.clone();
         let found = tokio::task::spawn_blocking(move || descendants::end_marked(&marks)).await;

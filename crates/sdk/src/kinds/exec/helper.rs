@@ -6,6 +6,7 @@
 //! one leaves, and the inner one ends everything when the outer one is gone. No other signal ends them, because a
 //! process manager sends SIGTERM to all processes of a service at once.
 
+use super::cgroup::{CGROUP, Cgroup};
 use super::confinement::Confinement;
 use super::{CHANNEL, HELPER, descendants, descriptor};
 use crate::boot_clock::boottime;
@@ -46,7 +47,7 @@ pub(super) enum Task {
     Outer,
     /// Starts the program.
     Inner,
-    /// Limits itself and becomes the program: limits that a helper set on itself would end it.
+    /// Joins the control group, limits itself, and becomes the program: limits that a helper set on itself would end it.
     Become,
 }
 
@@ -92,7 +93,9 @@ pub fn run_helper_if_asked() {
     let Ok(asked) = std::env::var(HELPER) else { return };
     let helped = match Orders::read(&asked) {
         Some((Task::Outer, orders)) => {
-            start_inner(&orders).and_then(|it| Helper::new(it)?.run(orders.silence))
+            let code = start_inner(&orders).and_then(|it| Helper::new(it)?.run(orders.silence));
+            Cgroup::given().iter().for_each(Cgroup::end);
+            code
         }
         Some((Task::Inner, orders)) => {
             start_program(&orders).and_then(|it| Helper::new(it)?.run(orders.silence))
@@ -172,14 +175,15 @@ fn program(confinement: Confinement) -> std::io::Result<Command> {
     let mut arguments = std::env::args_os().skip(1);
     let program = arguments.next().ok_or_else(|| std::io::Error::other("no program"))?;
     let mut command = Command::new(program);
-    command.args(arguments).env_remove(HELPER);
+    command.args(arguments).env_remove(HELPER).env_remove(CGROUP);
     confinement.apply_user(&mut command)?;
     Ok(command)
 }
 
 /// Returns only if that fails.
 fn become_program(confinement: Confinement) -> std::io::Error {
-    let limited = confinement.limit_this_process();
+    let joined = Cgroup::given().map_or(Ok(()), |cgroup| cgroup.join());
+    let limited = joined.and_then(|()| confinement.limit_this_process());
     match limited.and_then(|()| program(confinement)) {
         Ok(mut command) => command.exec(),
         Err(error) => error,
@@ -187,7 +191,7 @@ fn become_program(confinement: Confinement) -> std::io::Error {
 }
 
 fn start_program(orders: &Orders) -> std::io::Result<Started> {
-    let mut command = if orders.confinement.has_limits() {
+    let mut command = if orders.confinement.has_limits() || Cgroup::given().is_some() {
         this_program(orders, Task::Become)
     } else {
         program(orders.confinement)?
@@ -201,6 +205,12 @@ fn start_program(orders: &Orders) -> std::io::Result<Started> {
         }
     }
     Ok(started)
+}
+
+/// Kills everything below this process, and everything in the control group of the program.
+fn end_all() {
+    Cgroup::given().iter().for_each(Cgroup::kill);
+    descendants::end_all();
 }
 
 struct Helper {
@@ -227,12 +237,12 @@ impl Helper {
     fn run(mut self, limit: Duration) -> std::io::Result<i32> {
         loop {
             if let Some(code) = self.reap() {
-                descendants::end_all();
+                end_all();
                 return Ok(code);
             }
             let silence = boottime().saturating_sub(self.heard);
             if silence >= limit || !self.listen(limit.saturating_sub(silence))? {
-                descendants::end_all();
+                end_all();
                 return Ok(KILLED);
             }
         }

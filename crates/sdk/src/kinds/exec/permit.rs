@@ -1,5 +1,6 @@
 //! What a spec of `exec` may have: which program, which environment, which folder. Knows no process.
 
+use super::cgroup::Cgroups;
 use super::confinement::{Confinement, ResourceLimits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,6 +75,9 @@ pub struct ExecSettings {
     pub env_allow: Vec<String>,
     /// User of the programs, as a name or an id; empty: that of the service.
     pub user: String,
+    /// Folder of a control group (version 2) in which each program gets a group of its own; empty: programs stay in
+    /// the group of the service.
+    pub cgroup: String,
     /// What the kernel lets the processes of a program have.
     pub limits: ResourceLimits,
     /// Silence of the service after which its children are killed.
@@ -93,6 +97,7 @@ impl Default for ExecSettings {
             env_pass: ENV_PASS.map(str::to_owned).into(),
             env_allow: Vec::new(),
             user: String::new(),
+            cgroup: String::new(),
             limits: ResourceLimits::default(),
             fence_after: fence_after(),
         }
@@ -100,7 +105,8 @@ impl Default for ExecSettings {
 }
 
 impl ExecSettings {
-    /// Checks the lists themselves.
+    /// Checks the lists themselves, and that this process may confine programs as they say; prepares the folder of
+    /// control groups.
     ///
     /// # Errors
     /// Names the key in `[service.exec]` and the rule.
@@ -119,7 +125,8 @@ impl ExecSettings {
         if let Some(name) = self.env_allow.iter().find(|it| is_never_allowed(it)) {
             return Err(format!("env_allow: {}; remove it", never(name)));
         }
-        self.confinement()?.check()
+        self.confinement()?.check()?;
+        self.cgroups()?.map_or(Ok(()), |it| it.prepare()).map_err(|why| format!("cgroup: {why}"))
     }
 
     /// The user and the limits of programs.
@@ -128,6 +135,14 @@ impl ExecSettings {
     /// Names the key of `[service.exec]` and the cure.
     pub(super) fn confinement(&self) -> Result<Confinement, String> {
         Confinement::new(&self.user, self.limits)
+    }
+
+    /// Where programs get control groups, if they do.
+    ///
+    /// # Errors
+    /// Names the key of `[service.exec]` and the cure.
+    pub(super) fn cgroups(&self) -> Result<Option<Cgroups>, String> {
+        Cgroups::new(&self.cgroup, self.limits)
     }
 
     /// The program that `argv[0]` means.

@@ -1,5 +1,6 @@
 //! Starts programs under the helpers: what a spec comes to on this service.
 
+use super::cgroup::{CGROUP, Cgroup, Cgroups};
 use super::channel::Channel;
 use super::confinement::Confinement;
 use super::family::{Family, Parts};
@@ -39,6 +40,7 @@ pub(super) struct Spawner<'a> {
     program: Allowed<'a>,
     environment: BTreeMap<String, OsString>,
     confinement: Confinement,
+    cgroups: Option<Cgroups>,
     cwd: Option<&'a Path>,
 }
 
@@ -56,13 +58,15 @@ impl<'a> Spawner<'a> {
             return Err(holds_zero(cwd));
         }
         let cwd = permit::folder(spec.cwd.as_deref())?;
+        let in_section = |why| format!("[service.exec] {why}");
         Ok(Self {
             settings,
             pulses,
             ctx,
             program: allowed("argv", &spec.argv, settings, cwd)?,
             environment: settings.environment(&spec.env, |name| std::env::var_os(name))?,
-            confinement: settings.confinement().map_err(|why| format!("[service.exec] {why}"))?,
+            confinement: settings.confinement().map_err(in_section)?,
+            cgroups: settings.cgroups().map_err(in_section)?,
             cwd,
         })
     }
@@ -150,7 +154,11 @@ impl<'a> Spawner<'a> {
                 (Some(OwnedFd::from(ours)), Some((stream, channel.clone())))
             }
         };
-        let mut child = command.spawn()?;
+        let cgroup = self.cgroups.as_ref().map(Cgroups::create).transpose()?;
+        if let Some(cgroup) = &cgroup {
+            command.env(CGROUP, cgroup.folder());
+        }
+        let mut child = command.spawn().inspect_err(|_| cgroup.iter().for_each(Cgroup::end))?;
         // The end of the helper's pipe in this process would keep it open.
         drop(command);
         let pipe = match pipe {
@@ -159,7 +167,7 @@ impl<'a> Spawner<'a> {
         };
         let pulse = self.pulses.add(pipe)?;
         let marks = marks.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let parts = Parts { child, pulse, marks, output: output.clone(), channel };
+        let parts = Parts { child, pulse, marks, cgroup, output: output.clone(), channel };
         Ok(Family::new(parts, self.ctx.clone()))
     }
 

@@ -1,0 +1,189 @@
+//! A move of one observer to a service that the user names.
+//!
+//! The broker chooses who gets a message, so a manager cannot hand it to a service. Instead, all other services of the pool
+//! step back for a moment, and the named one is the first that the queue serves. If it has no room by then, another one takes
+//! the observer: it never waits for the named one.
+
+use crate::id::{Kind, Name, Pool, ServiceId};
+use crate::record::service::{ServiceRow, ServiceState};
+use crate::wire::message::VERSION;
+use thiserror::Error;
+
+/// The observer that moves.
+#[derive(Debug, Clone, Copy)]
+pub struct Mover<'a> {
+    pub pool: &'a Pool,
+    pub kind: &'a Kind,
+    pub weight: u16,
+    /// The service that holds it.
+    pub holder: ServiceId,
+}
+
+/// Why an observer cannot move to a service.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Obstacle {
+    #[error("no service with the name `{0}` is alive; see `everwatch service list`")]
+    NoService(Name),
+    #[error("service {0} takes observers of pool {1} only; move the observer to that pool first")]
+    OtherPool(Name, Pool),
+    #[error("pool {0} is a single pool: the broker decides which of its services runs all its observers")]
+    SinglePool(Pool),
+    #[error("service {0} does not offer kind {1}")]
+    NotOffered(Name, Kind),
+    #[error("service {0} takes observers up to weight {1} (service.weight_max), and this one has weight {2}")]
+    TooHeavy(Name, u16, u16),
+    #[error(
+        "service {0} has an older version, which cannot read the messages of this manager; upgrade it first"
+    )]
+    TooOld(Name),
+    #[error("service {name} is {}, so it takes no observers", state.as_str())]
+    NotTaking { name: Name, state: ServiceState },
+    #[error("service {name} has no room for weight {weight}: {held} of its {capacity} slots are in use")]
+    Full { name: Name, weight: u16, held: u32, capacity: u32 },
+}
+
+impl Obstacle {
+    /// Whether it may pass without a change of the request.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::NotTaking { .. } | Self::Full { .. })
+    }
+}
+
+/// The services that step back so that the service `to` gets the observer; `None` if it holds the observer already.
+///
+/// # Errors
+/// If that service cannot take the observer now.
+pub fn step_back(
+    mover: Mover<'_>,
+    to: &Name,
+    living: &[ServiceRow],
+) -> Result<Option<Vec<ServiceId>>, Obstacle> {
+    let named = living.iter().filter(|it| it.registration.name == *to && !it.state().is_over());
+    // For a moment after a restart, the former service of the name is suspect.
+    let receiver = named.max_by_key(|it| (it.suspect_since.is_none(), it.registered_at));
+    let receiver = receiver.ok_or_else(|| Obstacle::NoService(to.clone()))?;
+    if receiver.id == mover.holder {
+        return Ok(None);
+    }
+    check(mover, receiver)?;
+    let others = living.iter().filter(|it| it.registration.pool == *mover.pool && !it.state().is_over());
+    Ok(Some(others.map(|it| it.id).filter(|id| ![receiver.id, mover.holder].contains(id)).collect()))
+}
+
+fn check(mover: Mover<'_>, receiver: &ServiceRow) -> Result<(), Obstacle> {
+    let Mover { pool, kind, weight, .. } = mover;
+    let (registration, name) = (&receiver.registration, receiver.registration.name.clone());
+    if registration.pool != *pool {
+        return Err(Obstacle::OtherPool(name, registration.pool.clone()));
+    }
+    if registration.pool_single {
+        return Err(Obstacle::SinglePool(pool.clone()));
+    }
+    if !registration.kinds.iter().any(|info| info.name == *kind) {
+        return Err(Obstacle::NotOffered(name, kind.clone()));
+    }
+    if weight > registration.weight_max {
+        return Err(Obstacle::TooHeavy(name, registration.weight_max, weight));
+    }
+    if registration.message_version < VERSION {
+        return Err(Obstacle::TooOld(name));
+    }
+    if receiver.state() != ServiceState::Active {
+        return Err(Obstacle::NotTaking { name, state: receiver.state() });
+    }
+    if receiver.room() < u32::from(weight) {
+        let (held, capacity) = (receiver.held(), receiver.capacity());
+        return Err(Obstacle::Full { name, weight, held, capacity });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::record::test_services::{holding, service};
+    use uuid::Uuid;
+
+    fn named(number: u128, pool: &str) -> ServiceRow {
+        let mut row = holding(service(pool, 10, &["ticker"]), 4);
+        row.id = ServiceId(Uuid::from_u128(number));
+        row.registration.name = Name::new(&format!("s{number}")).unwrap();
+        row
+    }
+    fn ids(numbers: &[u128]) -> Vec<ServiceId> {
+        numbers.iter().map(|number| ServiceId(Uuid::from_u128(*number))).collect()
+    }
+    /// The observer is of the kind `kind` and on s1.
+    fn moved(
+        kind: &str,
+        weight: u16,
+        to: &str,
+        living: &[ServiceRow],
+    ) -> Result<Option<Vec<ServiceId>>, String> {
+        let (pool, kind) = (Pool::new("a").unwrap(), Kind::new(kind).unwrap());
+        let mover = Mover { pool: &pool, kind: &kind, weight, holder: ids(&[1])[0] };
+        step_back(mover, &Name::new(to).unwrap(), living).map_err(|obstacle| obstacle.to_string())
+    }
+
+    #[test]
+    fn all_services_of_the_pool_but_both_step_back() {
+        let mut restarted = named(7, "a");
+        restarted.registration.name = Name::new("s2").unwrap();
+        restarted.suspect(Timestamp(1));
+        let mut cordoned = named(4, "a");
+        cordoned.suspect(Timestamp(1));
+        let all = [named(1, "a"), named(2, "a"), named(3, "a"), cordoned, named(5, "b"), restarted];
+        assert_eq!(moved("ticker", 1, "s2", &all), Ok(Some(ids(&[3, 4, 7]))));
+        assert_eq!(moved("ticker", 1, "s1", &all), Ok(None), "it is there");
+        assert_eq!(moved("ticker", 1, "s3", &all[..3]), Ok(Some(ids(&[2]))));
+    }
+
+    #[test]
+    fn a_service_that_cannot_take_it_is_refused_with_the_reason() {
+        let (mut single, mut silent, mut old) = (named(2, "a"), named(3, "a"), named(5, "a"));
+        single.registration.pool_single = true;
+        silent.suspect(Timestamp(1));
+        old.registration.message_version = VERSION - 1;
+        let full = holding(named(4, "a"), 10);
+        let all = [named(1, "a"), single, silent, full, old, named(6, "b"), named(7, "a")];
+        for (kind, weight, to, told) in [
+            (
+                "ticker",
+                1,
+                "nobody",
+                "no service with the name `nobody` is alive; see `everwatch service list`",
+            ),
+            (
+                "ticker",
+                1,
+                "s6",
+                "service s6 takes observers of pool b only; move the observer to that pool first",
+            ),
+            (
+                "ticker",
+                1,
+                "s2",
+                "pool a is a single pool: the broker decides which of its services runs all its observers",
+            ),
+            ("http", 1, "s7", "service s7 does not offer kind http"),
+            (
+                "ticker",
+                2,
+                "s7",
+                "service s7 takes observers up to weight 1 (service.weight_max), and this one has weight 2",
+            ),
+            (
+                "ticker",
+                1,
+                "s5",
+                "service s5 has an older version, which cannot read the messages of this manager; upgrade it first",
+            ),
+            ("ticker", 1, "s3", "service s3 is suspect, so it takes no observers"),
+            ("ticker", 1, "s4", "service s4 has no room for weight 1: 10 of its 10 slots are in use"),
+        ] {
+            assert_eq!(moved(kind, weight, to, &all), Err(told.to_owned()));
+        }
+    }
+}
