@@ -146,7 +146,10 @@ async fn the_kernel_limits_all_processes_of_a_program_together() {
         if !groups.has(controller) {
             // As on a machine whose controllers belong to version 1.
             let (code, said) = cluster.command(&["run", "service"]);
-            let told = format!("has no controller `{controller}`, which a limit needs");
+            let told = format!(
+                "has no controller `{controller}`, which service.exec.limits.program_{} needs",
+                key.to_lowercase()
+            );
             assert!(code == Some(2) && said.contains(&told), "{code:?} {said}");
             continue;
         }
@@ -171,8 +174,7 @@ async fn the_kernel_limits_all_processes_of_a_program_together() {
 #[tokio::test]
 async fn a_folder_that_is_no_control_group_ends_the_service_with_the_cure() {
     for (folder, told) in [
-        ("/tmp", "service.exec.cgroup: `/tmp` is not a control group of version 2; name a folder"),
-        ("programs", "service.exec.cgroup: `programs` is not an absolute path; write one such as"),
+        ("/tmp", "service.exec.cgroup: `/tmp` is not in a cgroup v2 file system; name a folder"),
         (
             "/sys/fs/cgroup/no/such",
             "service.exec.cgroup: `/sys/fs/cgroup/no/such`: No such file or directory",
@@ -182,5 +184,13 @@ async fn a_folder_that_is_no_control_group_ends_the_service_with_the_cure() {
         cluster.extra.push(("EVERWATCH_SERVICE__EXEC__CGROUP".to_owned(), folder.to_owned()));
         let (code, said) = cluster.command(&["run", "service"]);
         assert!(code == Some(2) && said.contains(told), "{code:?} {said}");
+        // The same file may be for a manager, on another machine.
+        let (code, said) = cluster.command(&["config", "print"]);
+        assert_eq!(code, Some(0), "{said}");
     }
+    let mut cluster = Cluster::new("no-cgroup");
+    cluster.extra.push(("EVERWATCH_SERVICE__EXEC__CGROUP".to_owned(), "programs".to_owned()));
+    let (code, said) = cluster.command(&["config", "print"]);
+    let told = "service.exec.cgroup: `programs` is not an absolute path; write one such as";
+    assert!(code == Some(2) && said.contains(told), "{code:?} {said}");
 }

@@ -86,7 +86,7 @@ async fn the_next_process_of_a_killed_service_has_its_lines() {
     until_lines(&api, "/v1/observers/counts/logs", |lines| lines.len() > 5).await;
     let previous = ["observer", "logs", "counts", "--previous", "--tail", "1000"];
     let (code, said) = cluster.command(&previous);
-    assert!(code == Some(0) && said.contains("no lines of run 1.0 on service a are kept"), "{said}");
+    assert!(code == Some(0) && said.contains("no lines of run 1.0 on service a are left"), "{said}");
 
     cluster.extra.pop();
     cluster.extra.push(of_a);
@@ -104,9 +104,9 @@ async fn the_next_process_of_a_killed_service_has_its_lines() {
     let last = until_lines(&api, "/v1/observers/ends/logs", |lines| !lines.is_empty()).await;
     assert!(texts(&last).contains(&"last words"), "{last:?}");
     for (arguments, code, told) in [
-        (["ends", "--previous"], 3, "observer ends has had only one run, so there is no previous one"),
-        (["counts", "--run=9.9"], 3, "observer counts has had no run 9.9"),
-        (["counts", "--run=last"], 2, "the epoch of a run, such as 3.1, or previous"),
+        (["ends", "--previous"], 3, "no run of observer ends before the newest one is known"),
+        (["counts", "--run=9.9"], 3, "no run 9.9 of observer counts is known"),
+        (["counts", "--run=last"], 2, "the epoch of a run, such as 3.1, or `previous`"),
     ] {
         let (ended, said) = cluster.command(&["observer", "logs", arguments[0], arguments[1]]);
         assert!(ended == Some(code) && said.contains(told), "{ended:?} {said}");
@@ -117,7 +117,7 @@ async fn the_next_process_of_a_killed_service_has_its_lines() {
 async fn a_folder_for_lines_that_cannot_be_written_ends_the_service_with_the_cure() {
     for (folder, told) in [
         ("lines", "service.log_dir: `lines` is not an absolute path"),
-        ("/no/such", "service.log_dir: cannot create files in `/no/such`: No such file or directory"),
+        ("/no/such", "service.log_dir: cannot write to `/no/such`: No such file or directory"),
     ] {
         let mut cluster = Cluster::new("no-lines");
         cluster.extra.push(("EVERWATCH_SERVICE__LOG_DIR".to_owned(), folder.to_owned()));
@@ -226,7 +226,8 @@ async fn logs_tell_of_errors_of_ends_and_of_what_does_not_run() {
     assert_eq!((flood.items.len(), flood.missed), (20, 4979));
 
     cluster.kill("a");
-    let session_is_over = |logs: &Logs| logs.reason.ends_with("service a is gone, and its lines with it");
+    let session_is_over =
+        |logs: &Logs| logs.reason.contains("service a has ended, and its lines are not kept");
     api.until_read("/v1/observers/fails/logs", session_is_over).await;
     let (code, said) = cluster.command(&["observer", "logs", "unknown"]);
     assert_eq!((code, said.as_str()), (Some(3), "everwatch: there is no observer `unknown`\n"));

@@ -281,7 +281,7 @@ async fn a_move_to_a_service_goes_to_that_one() {
     cluster.api.done::<Service>("POST", "/v1/services/d/cordon", None, 202).await;
     cluster.api.until_service("d", |it| it.state == ServiceState::Cordoned).await;
     for (to, code, told) in [
-        ("c", 4, "service c has no room for weight 1: 2 of its 2 slots are in use"),
+        ("c", 4, "service c has no room: it uses 2 of its 2 slots"),
         ("d", 4, "service d is cordoned, so it takes no observers"),
         ("nobody", 2, "no service with the name `nobody` is alive; see `everwatch service list`"),
     ] {

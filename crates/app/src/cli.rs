@@ -328,14 +328,14 @@ pub(crate) enum Observer {
         #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
         to: u32,
     },
-    /// Move observers to another service: to the next one with room, or to the one that --to names
+    /// Move observers to another service
     Move {
         #[command(flatten)]
         names: Names,
         /// Move them to this pool
         #[arg(long)]
         pool: Option<String>,
-        /// Move them to this service of their pool; if it has no room, another service takes them
+        /// Move them to this service of their pool. The manager refuses if it has no room; if others take the room meanwhile, another service takes them
         #[arg(long = "to", value_name = "SERVICE", conflicts_with = "pool")]
         service: Option<String>,
     },

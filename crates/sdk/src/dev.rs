@@ -278,6 +278,7 @@ impl Fleet {
         let mut section = settings.service.clone();
         name.clone_into(&mut section.name);
         let mut service = section.settings(&settings.broker)?;
+        section.prepare(&settings.broker)?;
         // All services and the manager share this process: a stall is shown, and ends nothing.
         (service.stall_limit, service.memory_limit) = (None, None);
         let control =

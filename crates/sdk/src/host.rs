@@ -133,6 +133,7 @@ fn host(
     resources: Resources,
 ) -> Result<(), HostError> {
     let service = section.settings(broker)?;
+    section.prepare(broker)?;
     let broker = Arc::new(broker.for_service()?);
     let tasks = observer_runtime(section.threads)?;
     // The control loop has a runtime of its own: code that blocks cannot hold it up.

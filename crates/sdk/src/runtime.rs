@@ -60,7 +60,7 @@ pub async fn run(
 
 fn log_files(settings: &ServiceSettings) -> Result<Option<Arc<LogFiles>>, RunError> {
     let Some(folder) = &settings.log_dir else { return Ok(None) };
-    let files = LogFiles::open(folder, settings.log_lines);
+    let files = LogFiles::open(folder, settings.name.as_str(), settings.log_lines);
     files.map(Some).map_err(|error| {
         RunError::Refused(format!("service.log_dir: cannot write to {}: {error}", folder.display()))
     })

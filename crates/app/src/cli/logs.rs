@@ -21,7 +21,7 @@ pub(crate) struct Logs {
     /// Show the output of the run before the newest one
     #[arg(short, long, conflicts_with_all = ["follow", "run"])]
     pub(crate) previous: bool,
-    /// Show the output of this run: see the runs in `everwatch observer describe`
+    /// Show the output of the run with this epoch, such as 3.1; `everwatch observer describe` lists the runs
     #[arg(long, value_name = "EPOCH", conflicts_with = "follow")]
     pub(crate) run: Option<String>,
     /// Show only lines from this time on: RFC 3339, or how long ago, such as 10m
@@ -39,7 +39,7 @@ impl Logs {
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch observer logs hello
   everwatch observer logs hello -f --tail 1
-  everwatch observer logs hello --previous                           what it wrote before its service died
+  everwatch observer logs hello --previous                           the output of the run before the current one
   everwatch observer logs hello --tail 1000 -o raw | grep -c ERROR
   everwatch observer logs hello news --since 10m                     each line begins with [NAME]
   everwatch observer logs -l team=prices -f --max-log-requests 20";

@@ -15,8 +15,8 @@ pub struct Mover<'a> {
     pub pool: &'a Pool,
     pub kind: &'a Kind,
     pub weight: u16,
-    /// The service that holds it.
-    pub holder: ServiceId,
+    /// The service that holds it, if one does.
+    pub holder: Option<ServiceId>,
 }
 
 /// Why an observer cannot move to a service.
@@ -24,11 +24,13 @@ pub struct Mover<'a> {
 pub enum Obstacle {
     #[error("no service with the name `{0}` is alive; see `everwatch service list`")]
     NoService(Name),
-    #[error("service {0} takes observers of pool {1} only; move the observer to that pool first")]
+    #[error("service {0} belongs to pool {1}; run `everwatch observer move NAME --pool {1}` first")]
     OtherPool(Name, Pool),
-    #[error("pool {0} is a single pool: the broker decides which of its services runs all its observers")]
+    #[error(
+        "pool {0} is a single pool, so one service runs all its observers; to move them all, drain that service"
+    )]
     SinglePool(Pool),
-    #[error("service {0} does not offer kind {1}")]
+    #[error("service {0} does not offer kind {1}; `everwatch kind describe {1}` lists the services that do")]
     NotOffered(Name, Kind),
     #[error("service {0} takes observers up to weight {1} (service.weight_max), and this one has weight {2}")]
     TooHeavy(Name, u16, u16),
@@ -36,10 +38,13 @@ pub enum Obstacle {
         "service {0} has an older version, which cannot read the messages of this manager; upgrade it first"
     )]
     TooOld(Name),
-    #[error("service {name} is {}, so it takes no observers", state.as_str())]
+    #[error("service {name} is {}, so it takes no observers; {}", state.as_str(), cure(*state))]
     NotTaking { name: Name, state: ServiceState },
-    #[error("service {name} has no room for weight {weight}: {held} of its {capacity} slots are in use")]
-    Full { name: Name, weight: u16, held: u32, capacity: u32 },
+    #[error(
+        "service {name} has no room: it uses {held} of its {capacity} slots, and takes another observer while \
+         {weight_max} or more are free; choose another service, or raise its capacity"
+    )]
+    Full { name: Name, held: u32, capacity: u32, weight_max: u16 },
 }
 
 impl Obstacle {
@@ -47,6 +52,15 @@ impl Obstacle {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::NotTaking { .. } | Self::Full { .. })
+    }
+}
+
+fn cure(state: ServiceState) -> &'static str {
+    match state {
+        ServiceState::Cordoned | ServiceState::Draining => {
+            "run `everwatch service uncordon` for it, or choose another service"
+        }
+        _ => "choose another service, or retry once it is active",
     }
 }
 
@@ -63,12 +77,13 @@ pub fn step_back(
     // For a moment after a restart, the former service of the name is suspect.
     let receiver = named.max_by_key(|it| (it.suspect_since.is_none(), it.registered_at));
     let receiver = receiver.ok_or_else(|| Obstacle::NoService(to.clone()))?;
-    if receiver.id == mover.holder {
+    if Some(receiver.id) == mover.holder {
         return Ok(None);
     }
     check(mover, receiver)?;
     let others = living.iter().filter(|it| it.registration.pool == *mover.pool && !it.state().is_over());
-    Ok(Some(others.map(|it| it.id).filter(|id| ![receiver.id, mover.holder].contains(id)).collect()))
+    let steps_back = |id: &ServiceId| *id != receiver.id && Some(*id) != mover.holder;
+    Ok(Some(others.map(|it| it.id).filter(steps_back).collect()))
 }
 
 fn check(mover: Mover<'_>, receiver: &ServiceRow) -> Result<(), Obstacle> {
@@ -92,9 +107,10 @@ fn check(mover: Mover<'_>, receiver: &ServiceRow) -> Result<(), Obstacle> {
     if receiver.state() != ServiceState::Active {
         return Err(Obstacle::NotTaking { name, state: receiver.state() });
     }
-    if receiver.room() < u32::from(weight) {
-        let (held, capacity) = (receiver.held(), receiver.capacity());
-        return Err(Obstacle::Full { name, weight, held, capacity });
+    // With room for one, it takes an observer of any weight up to its greatest.
+    if receiver.room() == 0 {
+        let (held, capacity, weight_max) = (receiver.held(), receiver.capacity(), registration.weight_max);
+        return Err(Obstacle::Full { name, held, capacity, weight_max });
     }
     Ok(())
 }
@@ -123,7 +139,7 @@ mod tests {
         living: &[ServiceRow],
     ) -> Result<Option<Vec<ServiceId>>, String> {
         let (pool, kind) = (Pool::new("a").unwrap(), Kind::new(kind).unwrap());
-        let mover = Mover { pool: &pool, kind: &kind, weight, holder: ids(&[1])[0] };
+        let mover = Mover { pool: &pool, kind: &kind, weight, holder: Some(ids(&[1])[0]) };
         step_back(mover, &Name::new(to).unwrap(), living).map_err(|obstacle| obstacle.to_string())
     }
 
@@ -159,15 +175,20 @@ mod tests {
                 "ticker",
                 1,
                 "s6",
-                "service s6 takes observers of pool b only; move the observer to that pool first",
+                "service s6 belongs to pool b; run `everwatch observer move NAME --pool b` first",
             ),
             (
                 "ticker",
                 1,
                 "s2",
-                "pool a is a single pool: the broker decides which of its services runs all its observers",
+                "pool a is a single pool, so one service runs all its observers; to move them all, drain that service",
             ),
-            ("http", 1, "s7", "service s7 does not offer kind http"),
+            (
+                "http",
+                1,
+                "s7",
+                "service s7 does not offer kind http; `everwatch kind describe http` lists the services that do",
+            ),
             (
                 "ticker",
                 2,
@@ -180,8 +201,18 @@ mod tests {
                 "s5",
                 "service s5 has an older version, which cannot read the messages of this manager; upgrade it first",
             ),
-            ("ticker", 1, "s3", "service s3 is suspect, so it takes no observers"),
-            ("ticker", 1, "s4", "service s4 has no room for weight 1: 10 of its 10 slots are in use"),
+            (
+                "ticker",
+                1,
+                "s3",
+                "service s3 is suspect, so it takes no observers; choose another service, or retry once it is active",
+            ),
+            (
+                "ticker",
+                1,
+                "s4",
+                "service s4 has no room: it uses 10 of its 10 slots, and takes another observer while 1 or more are free; choose another service, or raise its capacity",
+            ),
         ] {
             assert_eq!(moved(kind, weight, to, &all), Err(told.to_owned()));
         }

@@ -83,7 +83,7 @@ pub(crate) async fn read(
     };
     let run = params.parsed::<WhichRun>("run")?;
     if run.is_some() && (follow || after.is_some()) {
-        return Err(bad("run", "not with follow or after: a run that is over has no further lines"));
+        return Err(bad("run", "cannot be combined with follow or after"));
     }
     let namespace = params.namespace()?;
     params.finish()?;
@@ -142,9 +142,10 @@ fn unanswered(why: Unanswered, service: &ServiceName) -> Problem {
             let detail = format!("service {} has not answered within {within} s", service.name);
             Problem::new(Code::ServiceSilent, detail)
         }
-        Unanswered::NoBroker => {
-            Problem::new(Code::BrokerUnavailable, "lines are asked for through the broker")
-        }
+        Unanswered::NoBroker => Problem::new(
+            Code::BrokerUnavailable,
+            "this manager has no connection to the broker, through which it reads logs; retry later, or use another manager",
+        ),
         Unanswered::TooMany => Problem::new(
             Code::TooManyStreams,
             "too many clients ask for lines on this manager; use another one or retry later",
@@ -161,7 +162,8 @@ fn standing(row: &Row) -> String {
 }
 
 fn gone(row: &Row, service: &ServiceName) -> String {
-    let lines = format!("service {} is gone, and its lines with it", service.name);
+    let lines =
+        format!("service {} has ended, and its lines are not kept (see service.log_dir)", service.name);
     if row.holder().is_some() { lines } else { format!("{}; {lines}", standing(row)) }
 }
 

@@ -57,7 +57,7 @@ enum Destination {
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 202, body = Observer, description = "requested"),
     (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "observer-deleted, observer-paused (without a pool), service-without-room"),
+    (status = 409, body = ProblemBody, description = "observer-deleted, observer-paused (without a pool), observer-not-active (with a service), service-without-room"),
     (status = 422, body = ProblemBody, description = "invalid, no-service-for-kind, pool-not-allowed")))]
 pub(crate) async fn relocate(
     State(manager): State<Arc<Manager>>,
@@ -98,15 +98,13 @@ async fn hand_over(
     to: Option<&Name>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let Some(holder) = row.leaves().map_err(|refusal| refused(&row, refusal))? else {
-        return Acted::Unchanged(row).answer(manager).await;
-    };
+    let holder = row.leaves().map_err(|refusal| refused(&row, refusal))?;
     let others = match to {
-        None => Vec::new(),
-        Some(to) => match others(manager, &row, holder, to).await? {
-            Some(others) => others,
-            None => return Acted::Unchanged(row).answer(manager).await,
-        },
+        None => Some(Vec::new()),
+        Some(to) => others(manager, &row, holder, to).await?,
+    };
+    let (Some(holder), Some(others)) = (holder, others) else {
+        return Acted::Unchanged(row).answer(manager).await;
     };
     if !idempotency::is_first(&manager.records, headers, ("move", row.id)).await? {
         return Acted::Accepted(row).answer(manager).await;
@@ -127,14 +125,20 @@ async fn hand_over(
 async fn others(
     manager: &Manager,
     row: &Row,
-    holder: ServiceId,
+    holder: Option<ServiceId>,
     to: &Name,
 ) -> Result<Option<Vec<ServiceId>>, Problem> {
     let (pool, kind, weight) = (&row.definition.pool, &row.definition.kind, row.definition.weight);
     let mut services = manager.records.services(Duration::ZERO).await?.to_vec();
-    // What else runs is none of the user's business.
+    // The sender may not learn of services in other pools.
     services.retain(|it| caller::may_see_services(&it.registration.pool));
-    step_back(Mover { pool, kind, weight, holder }, to, &services).map_err(|obstacle| match obstacle {
+    let others = step_back(Mover { pool, kind, weight, holder }, to, &services);
+    if others.is_ok() && holder.is_none() {
+        let name = &row.definition.name;
+        let detail = format!("no service holds observer {name} now; move it once it runs");
+        return Err(Problem::new(Code::NotActive, detail));
+    }
+    others.map_err(|obstacle| match obstacle {
         Obstacle::NotOffered(..) => Problem::new(Code::NoServiceForKind, obstacle.to_string()),
         _ if obstacle.may_pass() => Problem::new(Code::ServiceWithoutRoom, obstacle.to_string()),
         _ => wrong("/service", obstacle.to_string()),

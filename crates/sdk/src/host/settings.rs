@@ -382,15 +382,28 @@ impl Service {
         if self.log_dir.as_os_str().is_empty() {
             return Ok(None);
         }
-        let folder = self.log_dir.display();
         if !self.log_dir.is_absolute() {
-            return Err(SettingsError(format!("service.log_dir: `{folder}` is not an absolute path")));
+            let cure = "write one such as /var/log/everwatch";
+            let folder = self.log_dir.display();
+            return Err(SettingsError(format!(
+                "service.log_dir: `{folder}` is not an absolute path; {cure}"
+            )));
         }
-        log_files::check(&self.log_dir).map_err(|error| {
-            let cure = "create the folder, and let the user of the service write to it";
-            SettingsError(format!("service.log_dir: cannot create files in `{folder}`: {error}; {cure}"))
-        })?;
         Ok(Some(self.log_dir.clone()))
+    }
+    /// Checks that this process can do what the section says, and prepares the machine for it. Only the process that runs the
+    /// service may.
+    ///
+    /// # Errors
+    /// Names the key and the cure.
+    pub fn prepare(&self, broker: &Broker) -> Result<(), SettingsError> {
+        let exec = self.kind_settings(broker).exec;
+        exec.prepare().map_err(|error| SettingsError(format!("service.exec.{error}")))?;
+        let Some(folder) = self.log_folder()? else { return Ok(()) };
+        log_files::check(&folder, &self.instance()).map_err(|error| {
+            let cure = "create the folder, and let the user of the service write to it";
+            SettingsError(format!("service.log_dir: cannot write to `{}`: {error}; {cure}", folder.display()))
+        })
     }
     /// The name of the service, which distinguishes its spans from those of other services.
     #[must_use]

@@ -1,15 +1,16 @@
 //! Log lines in files, for `service.log_dir`: they outlive a process that is killed.
 //!
-//! One file for each observer, named by its id, with one JSON object a line. A thread writes, so code never waits for a
-//! disk: if the thread falls behind, lines are missing in the files, but not in memory. Services on one machine may share
-//! the folder, because only the service that holds an observer writes to its file.
+//! Each service writes to a folder of its own, `<log_dir>/<name of the service>`, one file for each observer, one JSON object
+//! a line. It reads the folders of all services. A thread writes, so code never waits for a disk: if the thread falls
+//! behind, lines are missing in the files, but not in memory.
 
 use everwatch_core::id::ObserverId;
 use everwatch_core::wire::logs::{Line, Ring};
+use nix::libc::O_NOFOLLOW;
 use std::collections::HashMap;
-use std::fs::{self, DirEntry, File, OpenOptions};
-use std::io::{Error, Result as IoResult, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
+use std::io::{Error, ErrorKind, Result as IoResult, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,63 +21,71 @@ use std::time::{Duration, Instant, SystemTime};
 const QUEUE: usize = 10_000;
 /// Lines that are written at once.
 const BATCH: usize = 1000;
-/// The most bytes in the folder; the files that were not written for the longest time are removed first.
+/// The most bytes in the folder of a service; the files that were not written to for the longest time are removed first.
 const TOTAL_MAX: u64 = 1 << 30;
-/// A file that was not written for this long is removed.
+/// A file that was not written to for this long is removed.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// The folder is looked through after so many written bytes.
-const LOOK_AFTER: u64 = 64 << 20;
+/// Old files are looked for after so many written bytes.
+const CLEAN_AFTER: u64 = 64 << 20;
 /// Failures are logged at most this often.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+const WARN_EVERY: Duration = Duration::from_secs(60);
 const SUFFIX: &str = ".log";
 
 /// The folder, and the thread that writes to it. The thread ends once this is dropped.
 pub(crate) struct LogFiles {
-    folder: PathBuf,
-    most: u32,
+    /// Contains the folders of all services.
+    root: PathBuf,
     waiting: SyncSender<(ObserverId, Line)>,
-    lost: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl LogFiles {
-    /// Keeps about `most` lines of each observer, as a ring in memory does, and up to twice the bytes.
+    /// Keeps about `most` lines of each observer, as a ring in memory does.
     ///
     /// # Errors
     /// If files cannot be created in the folder, or the thread cannot start.
-    pub(crate) fn open(folder: &Path, most: u32) -> IoResult<Arc<Self>> {
-        check(folder)?;
+    pub(crate) fn open(root: &Path, service: &str, most: u32) -> IoResult<Arc<Self>> {
+        check(root, service)?;
         let (waiting, lines) = sync_channel(QUEUE);
-        let lost = Arc::default();
-        let writer = Writer {
-            folder: folder.to_owned(),
-            most,
-            lost: Arc::clone(&lost),
-            since_look: 0,
-            complained: None,
-        };
+        let dropped = Arc::default();
+        let mut writer = Writer::new(root.join(service), most);
+        writer.dropped = Arc::clone(&dropped);
         std::thread::Builder::new().name("log-files".to_owned()).spawn(move || writer.run(&lines))?;
-        Ok(Arc::new(Self { folder: folder.to_owned(), most, waiting, lost }))
+        Ok(Arc::new(Self { root: root.to_owned(), waiting, dropped }))
     }
 
     /// Never waits.
     pub(crate) fn write(&self, id: ObserverId, line: Line) {
         if self.waiting.try_send((id, line)).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The lines of an observer; empty if there are none that can be read.
-    pub(crate) fn read(&self, id: ObserverId) -> Ring {
-        read(&file(&self.folder, id), self.most)
+    /// The lines of an observer in the files of all services, with those in memory.
+    pub(crate) fn read(&self, id: ObserverId, in_memory: Vec<Line>) -> Ring {
+        let folders = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        let mut lines: Vec<Line> = folders.flat_map(|folder| read(&file(&folder.path(), id))).collect();
+        lines.extend(in_memory);
+        lines.sort_by_key(|line| line.place);
+        let mut ring = Ring::default();
+        for line in lines {
+            ring.restore(line, u32::MAX);
+        }
+        ring
     }
 }
 
-/// Whether files can be created in the folder.
+/// Whether a service can create files in its folder, which it creates if necessary.
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn check(folder: &Path) -> IoResult<()> {
-    let probe = folder.join(format!(".probe-{}", std::process::id()));
+pub(crate) fn check(root: &Path, service: &str) -> IoResult<()> {
+    let folder = root.join(service);
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let probe = folder.join(format!(".probe-{}", uuid::Uuid::new_v4()));
     create(&probe)?;
     fs::remove_file(probe)
 }
@@ -87,32 +96,31 @@ fn file(folder: &Path, id: ObserverId) -> PathBuf {
 
 /// For this user alone, because lines may be confidential.
 fn create(path: &Path) -> IoResult<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(O_NOFOLLOW).open(path)
 }
 
-fn read(path: &Path, most: u32) -> Ring {
-    let mut ring = Ring::default();
-    for line in fs::read(path).unwrap_or_default().split(|byte| *byte == b'\n') {
-        // The last one may be cut off, if the disk was full.
-        if let Ok(line) = serde_json::from_slice(line) {
-            ring.restore(line, most);
-        }
-    }
-    ring
+fn read(path: &Path) -> Vec<Line> {
+    let text = fs::read(path).unwrap_or_default();
+    // The last line may be cut off, if the disk was full.
+    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
 struct Writer {
     folder: PathBuf,
     most: u32,
-    lost: Arc<AtomicU64>,
-    /// Bytes that were written since the folder was looked through.
-    since_look: u64,
-    complained: Option<Instant>,
+    dropped: Arc<AtomicU64>,
+    /// Bytes that were written since old files were removed.
+    since_cleaned: u64,
+    warned: Option<Instant>,
 }
 
 impl Writer {
+    fn new(folder: PathBuf, most: u32) -> Self {
+        Self { folder, most, dropped: Arc::default(), since_cleaned: 0, warned: None }
+    }
+
     fn run(mut self, lines: &Receiver<(ObserverId, Line)>) {
-        self.look();
+        self.clean();
         while let Ok(first) = lines.recv() {
             let mut texts: HashMap<ObserverId, Vec<u8>> = HashMap::new();
             for (id, line) in std::iter::once(first).chain(lines.try_iter()).take(BATCH) {
@@ -123,15 +131,15 @@ impl Writer {
             }
             for (id, text) in texts {
                 if let Err(error) = self.append(&file(&self.folder, id), &text) {
-                    self.complain(&error.to_string());
+                    self.warn(&error.to_string());
                 }
             }
-            let lost = self.lost.swap(0, Ordering::Relaxed);
-            if lost > 0 {
-                self.complain(&format!("{lost} lines were dropped, because writing is too slow"));
+            let dropped = self.dropped.swap(0, Ordering::Relaxed);
+            if dropped > 0 {
+                self.warn(&format!("{dropped} lines were dropped, because writing is too slow"));
             }
-            if self.since_look > LOOK_AFTER {
-                self.look();
+            if self.since_cleaned > CLEAN_AFTER {
+                self.clean();
             }
         }
     }
@@ -139,43 +147,52 @@ impl Writer {
     fn append(&mut self, path: &Path, text: &[u8]) -> IoResult<()> {
         let mut file = create(path)?;
         file.write_all(text)?;
-        self.since_look += text.len() as u64;
+        self.since_cleaned += text.len() as u64;
         if file.metadata()?.len() > 2 * Ring::bytes_max(self.most) as u64 {
-            self.shorten(path)?;
+            shorten(path, self.most)?;
         }
         Ok(())
     }
 
-    /// Leaves only the newest lines.
-    fn shorten(&self, path: &Path) -> IoResult<()> {
-        let kept = read(path, self.most).read(None, self.most as usize).lines;
-        let mut text = Vec::new();
-        for line in &kept {
-            serde_json::to_writer(&mut text, line).map_err(Error::other)?;
-            text.push(b'\n');
-        }
-        let new = path.with_extension("new");
-        let _left_behind = fs::remove_file(&new);
-        create(&new)?.write_all(&text)?;
-        fs::rename(new, path)
-    }
-
-    /// Removes what is too old or too much.
-    fn look(&mut self) {
-        self.since_look = 0;
+    /// Removes old files.
+    fn clean(&mut self) {
+        self.since_cleaned = 0;
         if let Err(error) = remove_old(&self.folder, SystemTime::now(), TOTAL_MAX) {
-            self.complain(&error.to_string());
+            self.warn(&error.to_string());
+        }
+        // Those of services that no longer exist.
+        let root = self.folder.parent().map(Path::to_owned).unwrap_or_default();
+        for folder in fs::read_dir(root).into_iter().flatten().flatten() {
+            let _other_user = remove_old(&folder.path(), SystemTime::now(), TOTAL_MAX);
         }
     }
 
-    fn complain(&mut self, why: &str) {
-        if self.complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
-            self.complained = Some(Instant::now());
+    fn warn(&mut self, why: &str) {
+        if self.warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            self.warned = Some(Instant::now());
             tracing::warn!(folder = %self.folder.display(), why, "log lines are missing in service.log_dir");
         }
     }
 }
 
+/// Leaves only the newest lines: half of the size at which a file is shortened.
+fn shorten(path: &Path, most: u32) -> IoResult<()> {
+    let text = fs::read(path)?;
+    let (mut start, mut lines) = (text.len(), 0);
+    for line in text.split_inclusive(|byte| *byte == b'\n').rev() {
+        lines += 1;
+        if lines > most as usize || text.len() - start + line.len() > Ring::bytes_max(most) {
+            break;
+        }
+        start -= line.len();
+    }
+    let new = path.with_extension("new");
+    let _left_by_a_crash = fs::remove_file(&new);
+    create(&new)?.write_all(&text[start..])?;
+    fs::rename(new, path)
+}
+
+/// Removes files of observers that are too old, or too much in all.
 fn remove_old(folder: &Path, now: SystemTime, total_max: u64) -> IoResult<()> {
     let known = |entry: DirEntry| {
         let name = entry.file_name();
@@ -190,8 +207,10 @@ fn remove_old(folder: &Path, now: SystemTime, total_max: u64) -> IoResult<()> {
         total += size;
         let age = now.duration_since(written).unwrap_or_default();
         if total > total_max || age > KEPT {
-            // Another service may have removed it.
-            let _gone = fs::remove_file(path);
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::other(error)),
+                _ => {}
+            }
         }
     }
     Ok(())
@@ -203,6 +222,7 @@ mod tests {
     use everwatch_core::clock::Timestamp;
     use everwatch_core::epoch::Epoch;
     use everwatch_core::wire::logs::{LogCursor, Stream};
+    use std::os::unix::fs::MetadataExt as _;
     use uuid::Uuid;
 
     fn id(number: u128) -> ObserverId {
@@ -213,43 +233,64 @@ mod tests {
         Line { place, at: Timestamp(7), stream: Stream::Log, text: format!("{run}.{seq}").into() }
     }
     fn texts(ring: &Ring) -> Vec<String> {
-        ring.read(None, 1000).lines.into_iter().map(|line| line.text.into()).collect()
-    }
-    fn writer(folder: &Path, most: u32) -> Writer {
-        let folder = folder.to_owned();
-        Writer { folder, most, lost: Arc::default(), since_look: 0, complained: None }
+        ring.read(None, 10_000).lines.into_iter().map(|line| line.text.into()).collect()
     }
     /// Writes the lines and waits until they are in the file.
-    fn write(folder: &Path, most: u32, lines: impl Iterator<Item = Line>) {
+    fn write(root: &Path, service: &str, most: u32, lines: impl Iterator<Item = Line>) {
+        check(root, service).unwrap();
         let (sender, receiver) = sync_channel(10_000);
         lines.for_each(|line| sender.send((id(1), line)).unwrap());
         drop(sender);
-        writer(folder, most).run(&receiver);
+        Writer::new(root.join(service), most).run(&receiver);
     }
 
     #[test]
-    fn the_newest_lines_are_found_by_the_next_process() {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), 3, (1..=2).map(|seq| line(1, seq)));
-        write(folder.path(), 3, (1..=2).map(|seq| line(2, seq)));
+    fn the_next_process_finds_the_lines_of_all_services_in_their_order() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "a", 100, (1..=2).map(|seq| line(1, seq)));
+        write(root.path(), "b", 100, (1..=2).map(|seq| line(2, seq)));
+        write(root.path(), "a", 100, (1..=2).map(|seq| line(3, seq)));
+        let of_a = file(&root.path().join("a"), id(1));
         // A process died in the middle of a line.
-        create(&file(folder.path(), id(1))).unwrap().write_all(b"{\"place\": {\"ep").unwrap();
-        let files = LogFiles::open(folder.path(), 3).unwrap();
-        assert_eq!(texts(&files.read(id(1))), ["1.2", "2.1", "2.2"]);
-        assert!(files.read(id(2)).is_empty());
-        let mode = fs::metadata(file(folder.path(), id(1))).unwrap();
-        assert_eq!(std::os::unix::fs::MetadataExt::mode(&mode) & 0o777, 0o600);
+        create(&of_a).unwrap().write_all(b"{\"place\": {\"ep").unwrap();
+        let files = LogFiles::open(root.path(), "a", 100).unwrap();
+        let in_memory = vec![line(3, 2), line(3, 3)];
+        assert_eq!(texts(&files.read(id(1), in_memory)), ["1.1", "1.2", "2.1", "2.2", "3.1", "3.2", "3.3"]);
+        assert!(files.read(id(2), Vec::new()).is_empty());
+        let modes = [&of_a, &root.path().join("a")].map(|path| fs::metadata(path).unwrap().mode() & 0o777);
+        assert_eq!(modes, [0o600, 0o700]);
     }
 
     #[test]
     fn a_file_never_grows_beyond_twice_its_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), 10, (1..=5000).map(|seq| line(1, seq)));
-        let size = fs::metadata(file(folder.path(), id(1))).unwrap().len();
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "a", 10, (1..=5000).map(|seq| line(1, seq)));
+        let of_a = file(&root.path().join("a"), id(1));
+        let size = fs::metadata(&of_a).unwrap().len();
         let batch = u64::try_from(BATCH * 100).unwrap();
         assert!(size < 2 * Ring::bytes_max(10) as u64 + batch, "{size}");
-        let expected: Vec<_> = (4991..=5000).map(|seq| format!("1.{seq}")).collect();
-        assert_eq!(texts(&read(&file(folder.path(), id(1)), 10)), expected);
+        let kept: Vec<u64> = read(&of_a).iter().map(|line| line.place.seq).collect();
+        assert!(kept.len() >= 10 && kept.last() == Some(&5000) && kept.is_sorted(), "{kept:?}");
+        shorten(&of_a, 10).unwrap();
+        let kept: Vec<u64> = read(&of_a).iter().map(|line| line.place.seq).collect();
+        assert_eq!(kept, Vec::from_iter(4991..=5000));
+    }
+
+    #[test]
+    fn lines_that_are_longer_in_a_file_than_in_memory_do_not_exceed_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file(folder.path(), id(1));
+        let escapes = Line { text: "\u{1b}".repeat(1000).into(), ..line(1, 1) };
+        let mut writer = Writer::new(folder.path().to_owned(), 10);
+        for seq in 1..=20 {
+            let place = LogCursor { seq, ..escapes.place };
+            let mut text = serde_json::to_vec(&Line { place, ..escapes.clone() }).unwrap();
+            text.push(b'\n');
+            writer.append(&path, &text).unwrap();
+        }
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(size <= 2 * Ring::bytes_max(10) as u64, "{size}");
+        assert_eq!(read(&path).last().map(|line| line.place.seq), Some(20));
     }
 
     #[test]
@@ -275,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_takes_no_files_is_refused() {
-        assert!(LogFiles::open(Path::new("/no/such/folder"), 3).is_err());
-        assert!(check(Path::new("/proc")).is_err());
+        assert!(LogFiles::open(Path::new("/no/such/folder"), "a", 3).is_err());
+        assert!(check(Path::new("/proc"), "a").is_err());
     }
 }

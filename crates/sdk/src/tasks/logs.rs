@@ -27,10 +27,9 @@ impl LogBuffer {
     pub(crate) fn new(most: u32) -> Arc<Self> {
         Arc::new(Self { most, ring: Mutex::default(), files: None })
     }
-    /// The log of an observer that writes its first line in this process: it continues what an earlier one has kept.
-    fn opened(most: u32, id: ObserverId, ring: Ring, files: Option<&Arc<LogFiles>>) -> Arc<Self> {
+    fn in_file(most: u32, id: ObserverId, files: Option<&Arc<LogFiles>>) -> Arc<Self> {
         let files = files.map(|files| (id, Arc::clone(files)));
-        Arc::new(Self { most, ring: Mutex::new(ring), files })
+        Arc::new(Self { most, ring: Mutex::default(), files })
     }
     /// Adds each line of the text.
     pub(crate) fn write(&self, epoch: Epoch, stream: Stream, text: &str) {
@@ -100,16 +99,24 @@ impl Logs {
         let book = self.lock().of.get(&id).cloned();
         book.map(|(_, book)| book.read(after, most))
     }
-    /// The lines in memory, otherwise those in files.
+    /// The lines in memory, with those in files if the former do not suffice.
     pub(crate) async fn read(&self, id: ObserverId, after: Option<LogCursor>, most: usize) -> Lines {
-        match (self.in_memory(id, after, most), self.files.clone()) {
-            (Some(lines), _) => lines,
-            (None, Some(files)) => {
-                let kept = tokio::task::spawn_blocking(move || files.read(id).read(after, most)).await;
-                kept.unwrap_or_default()
-            }
-            (None, None) => Lines::default(),
+        let found = self.in_memory(id, after, most).unwrap_or_default();
+        let Some(files) = self.files.clone() else { return found };
+        let suffices = match after {
+            None => found.lines.len() >= most,
+            Some(after) => self.in_memory(id, None, usize::MAX).is_some_and(|all| {
+                all.lines
+                    .first()
+                    .is_some_and(|oldest| oldest.place.epoch == after.epoch && oldest.place <= after)
+            }),
+        };
+        if suffices {
+            return found;
         }
+        let in_memory = self.in_memory(id, None, usize::MAX).unwrap_or_default().lines;
+        let merged = tokio::task::spawn_blocking(move || files.read(id, in_memory).read(after, most)).await;
+        merged.unwrap_or(found)
     }
     fn lock(&self) -> MutexGuard<'_, LogBuffers> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
@@ -130,10 +137,6 @@ impl SessionLogs {
     }
     /// The log of an observer that writes its first line; `over`: its attempt is over.
     pub(crate) fn open(&self, id: ObserverId, epoch: Epoch, over: &AtomicBool) -> Arc<LogBuffer> {
-        let files = self.logs.files.as_ref();
-        // Before the lock, which the session needs: a disk may be slow.
-        let is_known = files.is_none() || self.logs.lock().of.contains_key(&id);
-        let kept = files.filter(|_| !is_known).map(|files| files.read(id)).unwrap_or_default();
         let mut books = self.logs.lock();
         // A task that outlives its attempt may write the first line. Nothing would remove its log later, so the line
         // is not kept. A run is closed after its attempts are over, so this check cannot come too late.
@@ -144,7 +147,7 @@ impl SessionLogs {
                 .map_or_else(|| LogBuffer::new(self.logs.most), |(_, book)| book.clone());
         }
         books.resume(id, epoch).unwrap_or_else(|| {
-            let book = LogBuffer::opened(self.logs.most, id, kept, files);
+            let book = LogBuffer::in_file(self.logs.most, id, self.logs.files.as_ref());
             books.of.insert(id, (epoch, book.clone()));
             book
         })

@@ -5,7 +5,7 @@
 //! missed, and all that anew after each move; a question that is lost is simply asked again. It costs two
 //! small messages a second for each follower, none of them durable, and nothing for who is not followed.
 
-use super::{gone, name, standing};
+use super::{former, gone, name, standing};
 use crate::context::Manager;
 use crate::events::actor;
 use crate::http::problem::{Code, Problem};
@@ -117,7 +117,13 @@ impl Follower {
         };
         match answer {
             Ok(lines) => self.on_lines(row, name, lines),
-            Err(Unanswered::Gone) => self.wait_for(gone(row, &name)),
+            Err(Unanswered::Gone) => {
+                let kept = former::next_process(&self.manager, self.id, &name, (self.after, most)).await?;
+                match kept {
+                    Some(lines) => self.on_lines(row, name, lines),
+                    None => self.wait_for(gone(row, &name)),
+                }
+            }
             Err(Unanswered::Silent) => self.wait_for(format!("service {} does not answer", name.name)),
             Err(Unanswered::NoBroker) => self.wait_for("the broker does not answer".to_owned()),
             Err(Unanswered::TooMany) => {}

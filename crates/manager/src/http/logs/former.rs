@@ -36,7 +36,7 @@ impl FromStr for WhichRun {
         }
         let parts = text.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
         let (generation, acquisitions) =
-            parts.ok_or_else(|| "the epoch of a run, such as 3.1, or previous".to_owned())?;
+            parts.ok_or_else(|| "the epoch of a run, such as 3.1, or `previous`".to_owned())?;
         Ok(Self::Of(Epoch::new(generation, acquisitions)))
     }
 }
@@ -72,8 +72,8 @@ pub(super) async fn lines(
     let service = run.service.as_ref().map(|it| ServiceName { id: it.id, name: it.name.clone() });
     let on = service.as_ref().map_or_else(String::new, |it| format!(" on service {}", it.name));
     let reason = format!(
-        "no lines of run {}{on} are kept: a service keeps the newest lines in memory, and, with service.log_dir, in files that \
-         outlive its process",
+        "no lines of run {}{on} are left: it wrote none, newer lines replaced them, or the service has ended and had no \
+         service.log_dir",
         run.epoch_string
     );
     Ok(Logs { items: Vec::new(), missed: 0, service, reason })
@@ -91,9 +91,16 @@ fn unknown(row: &Row, which: WhichRun, runs: &[Run]) -> Problem {
     let name = &row.definition.name;
     let detail = match which {
         WhichRun::Previous if runs.is_empty() => format!("observer {name} has had no run yet"),
-        WhichRun::Previous => format!("observer {name} has had only one run, so there is no previous one"),
+        WhichRun::Previous => {
+            format!(
+                "no run of observer {name} before the newest one is known: there was none, or its events are no longer kept"
+            )
+        }
         WhichRun::Of(epoch) => {
-            format!("observer {name} has had no run {epoch}, or its events are no longer kept; see its runs")
+            format!(
+                "no run {epoch} of observer {name} is known: there was none, or its events are no longer kept; `everwatch \
+                 observer describe {name}` lists its runs"
+            )
         }
     };
     Problem::new(Code::NotFound, detail)

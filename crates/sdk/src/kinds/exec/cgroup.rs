@@ -4,8 +4,12 @@
 //! The obvious approach is to find the processes of a program and to kill each. But where both helpers were killed, nothing
 //! leads to a process with an empty environment. No process leaves its control group unless it may write to another one.
 
+use super::HELPER;
 use super::confinement::ResourceLimits;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use nix::unistd::Pid;
 use std::fs;
 use std::io::{Error, ErrorKind, Result as IoResult};
 use std::path::{Path, PathBuf};
@@ -14,11 +18,16 @@ use std::time::Duration;
 
 /// Set for helpers whose program has a control group: its folder.
 pub(super) const CGROUP: &str = "EVERWATCH_EXEC_CGROUP";
+/// The value of [`HELPER`] for a process that joins the group and ends.
+pub(super) const JOIN: &str = "join";
+const DELEGATE: &str = "delegate the folder to the user of the service (systemd: Delegate=, see \"Control groups\" in docs/observers/exec.md)";
 /// How the names of the groups begin.
 const PREFIX: &str = "everwatch";
 /// How long killed processes may take to leave their group, in all.
 const DEATH: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
+
+const SWAP: &str = "memory.swap.max";
 
 /// Numbers the groups that this process has created.
 static CREATED: AtomicU64 = AtomicU64::new(0);
@@ -27,8 +36,8 @@ static CREATED: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cgroups {
     folder: PathBuf,
-    /// Files of a group and their content.
-    limits: Vec<(&'static str, String)>,
+    /// Keys of `[service.exec.limits]`, files of a group, and their content.
+    limits: Vec<(&'static str, &'static str, String)>,
 }
 
 impl Cgroups {
@@ -51,46 +60,46 @@ impl Cgroups {
                 "cgroup: `{folder}` is not an absolute path; write one such as /sys/fs/cgroup/everwatch"
             ));
         }
-        let limits = limits.into_iter().flat_map(|(_, files)| files).collect();
         Ok(Some(Self { folder: folder.into(), limits }))
     }
 
-    /// Prepares the folder: lets the kernel limit the groups in it, and ends what services that were killed have left.
+    /// Prepares the folder: lets the kernel limit the groups in it, and ends what killed services have left there.
     ///
     /// # Errors
-    /// Names the cure, if groups cannot be created, limited or killed here.
+    /// Names the cure, if groups cannot be created, limited, joined or killed here.
     pub(super) fn prepare(&self) -> Result<(), String> {
         let folder = self.folder.display();
-        let kind = statfs(&self.folder).map_err(|error| {
-            format!("`{folder}`: {}; create it, and delegate it to this service", error.desc())
-        })?;
+        let kind =
+            statfs(&self.folder).map_err(|error| format!("`{folder}`: {}; {DELEGATE}", error.desc()))?;
         if kind.filesystem_type() != CGROUP2_SUPER_MAGIC {
             return Err(format!(
-                "`{folder}` is not a control group of version 2; name a folder below a mount of type cgroup2"
+                "`{folder}` is not in a cgroup v2 file system; name a folder below a mount of type cgroup2, such as /sys/fs/cgroup"
             ));
         }
         self.enable_controllers()?;
         end_leftovers(&self.folder);
-        let failed = |error: Error| {
-            format!(
-                "cannot create a control group in `{folder}`: {error}; delegate that folder to the user of this service"
-            )
-        };
+        let failed =
+            |error: Error| format!("cannot create a control group in `{folder}`: {error}; {DELEGATE}");
         let tried = self.create().map_err(failed)?;
-        let can_kill = tried.0.join("cgroup.kill").exists();
-        tried.end();
-        if can_kill {
-            Ok(())
+        let usable = if tried.0.join("cgroup.kill").exists() {
+            tried.try_join().map_err(|why| {
+                format!(
+                    "cannot move a process into a group of `{folder}`: {why}; the service itself must run below that folder, or as \
+                     root"
+                )
+            })
         } else {
             Err("the kernel cannot kill control groups; Linux 5.14 or later can".to_owned())
-        }
+        };
+        tried.end().map_err(|error| error.to_string())?;
+        usable
     }
 
     fn enable_controllers(&self) -> Result<(), String> {
         let folder = self.folder.display();
         let read = |file: &str| fs::read_to_string(self.folder.join(file)).unwrap_or_default();
         let (here, below) = (read("cgroup.controllers"), read("cgroup.subtree_control"));
-        for (file, _) in &self.limits {
+        for (key, file, _) in &self.limits {
             let controller = file.split_once('.').map_or(*file, |(controller, _)| controller);
             let lists = |text: &str| text.split_whitespace().any(|it| it == controller);
             if lists(&below) {
@@ -98,11 +107,15 @@ impl Cgroups {
             }
             if !lists(&here) {
                 return Err(format!(
-                    "`{folder}` has no controller `{controller}`, which a limit needs; enable it in cgroup.subtree_control of the folder above, or remove that limit"
+                    "`{folder}` has no controller `{controller}`, which service.exec.limits.{key} needs; enable it in the folder \
+                     above (systemd: Delegate={controller}), or remove the limit"
                 ));
             }
             fs::write(self.folder.join("cgroup.subtree_control"), format!("+{controller}")).map_err(|error| {
-                format!("cannot enable the controller `{controller}` in `{folder}`: {error}; the folder must belong to this service and contain no process itself")
+                format!(
+                    "cannot enable the controller `{controller}` in `{folder}`: {error}; the folder must belong to the user of this \
+                     service and contain no process itself"
+                )
             })?;
         }
         Ok(())
@@ -116,10 +129,15 @@ impl Cgroups {
         let owner = Owner::this_process()?;
         let group = Cgroup(self.folder.join(owner.name(CREATED.fetch_add(1, Ordering::Relaxed))));
         fs::create_dir(&group.0)?;
-        for (file, limit) in &self.limits {
-            if let Err(error) = fs::write(group.0.join(file), limit) {
-                group.end();
-                return Err(error);
+        for (_, file, limit) in &self.limits {
+            match fs::write(group.0.join(file), limit) {
+                // A kernel without swap, or one that does not count it.
+                Err(error) if *file == SWAP && error.kind() == ErrorKind::NotFound => {}
+                Err(error) => {
+                    let _empty = group.end();
+                    return Err(error);
+                }
+                Ok(()) => {}
             }
         }
         Ok(group)
@@ -150,6 +168,15 @@ impl Cgroup {
         })
     }
 
+    /// Lets another process join the group and end.
+    fn try_join(&self) -> Result<(), String> {
+        let mut command = std::process::Command::new("/proc/self/exe");
+        command.env_clear().env(HELPER, JOIN).env(CGROUP, &self.0).stdin(std::process::Stdio::null());
+        let ended = command.output().map_err(|error| error.to_string())?;
+        let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+        if ended.status.success() { Ok(()) } else { Err(said) }
+    }
+
     /// Sends SIGKILL to all processes of the group, including those that they are starting.
     pub(super) fn kill(&self) {
         // A group that is gone has no process.
@@ -157,16 +184,25 @@ impl Cgroup {
     }
 
     /// Kills all processes of the group and removes it; waits for both, up to two seconds.
-    pub(super) fn end(&self) {
+    ///
+    /// # Errors
+    /// If the group stays; the next service that starts ends it.
+    pub(super) fn end(&self) -> IoResult<()> {
         self.kill();
         let mut waited = Duration::ZERO;
-        while let Err(error) = remove(&self.0) {
-            // What stays is ended when the next service starts.
-            if error.kind() != ErrorKind::ResourceBusy || waited >= DEATH {
-                return;
+        loop {
+            match remove(&self.0) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::ResourceBusy && waited < DEATH => {
+                    std::thread::sleep(PAUSE);
+                    waited += PAUSE;
+                }
+                Err(error) => {
+                    let text = format!("the control group {} cannot be removed: {error}", self.0.display());
+                    return Err(Error::new(error.kind(), text));
+                }
+                Ok(()) => return Ok(()),
             }
-            std::thread::sleep(PAUSE);
-            waited += PAUSE;
         }
     }
 }
@@ -186,8 +222,10 @@ fn remove(folder: &Path) -> IoResult<()> {
 fn end_leftovers(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let owner = entry.file_name().to_str().and_then(Owner::of);
-        if owner.is_some_and(|it| it.has_ended()) {
-            Cgroup(entry.path()).end();
+        if owner.is_some_and(|it| it.has_ended())
+            && let Err(error) = Cgroup(entry.path()).end()
+        {
+            tracing::warn!("{error}");
         }
     }
 }
@@ -229,7 +267,16 @@ impl Owner {
 
     /// `false` as well where this process cannot know.
     fn has_ended(self) -> bool {
-        namespace() == Some(self.namespace) && started(self.pid) != Some(self.started)
+        if namespace() != Some(self.namespace) {
+            return false;
+        }
+        match started(self.pid) {
+            Some(started) => started != self.started,
+            // Of other users, /proc may show nothing.
+            None => {
+                i32::try_from(self.pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH))
+            }
+        }
     }
 }
 
@@ -277,9 +324,10 @@ mod tests {
         );
         assert_eq!(Cgroups::new("", ResourceLimits::default()), Ok(None));
         let refused = |folder| Cgroups::new(folder, limits).unwrap().unwrap().prepare().unwrap_err();
-        assert!(refused("/tmp").contains("`/tmp` is not a control group of version 2"));
+        assert!(refused("/tmp").contains("`/tmp` is not in a cgroup v2 file system"));
         assert!(
-            refused("/no/such/folder").contains("`/no/such/folder`: No such file or directory; create it")
+            refused("/no/such/folder")
+                .contains("`/no/such/folder`: No such file or directory; delegate the folder")
         );
     }
 
@@ -291,7 +339,12 @@ mod tests {
             ..Default::default()
         };
         let groups = Cgroups::new("/sys/fs/cgroup/x", limits).unwrap().unwrap();
-        let expected = [("memory.max", "1073741824"), ("memory.oom.group", "1"), ("pids.max", "10")];
-        assert_eq!(groups.limits, expected.map(|(file, text)| (file, text.to_owned())));
+        let expected = [
+            ("program_memory", "memory.max", "1073741824"),
+            ("program_memory", "memory.swap.max", "0"),
+            ("program_memory", "memory.oom.group", "1"),
+            ("program_processes", "pids.max", "10"),
+        ];
+        assert_eq!(groups.limits, expected.map(|(key, file, text)| (key, file, text.to_owned())));
     }
 }

@@ -48,7 +48,7 @@ impl Default for ResourceLimits {
 impl ResourceLimits {
     /// # Errors
     /// Names the key below `limits` and the cure.
-    fn check(self, user: Option<RunAs>) -> Result<(), String> {
+    pub(super) fn check(self, has_user: bool) -> Result<(), String> {
         if (1..OPEN_FILES_MIN).contains(&self.open_files) {
             return Err(format!("open_files: at least {OPEN_FILES_MIN}, or 0 for the limit of the service"));
         }
@@ -58,7 +58,7 @@ impl ResourceLimits {
         if self.program_memory.0.is_some_and(|limit| limit < MEMORY_MIN) {
             return Err("program_memory: at least 16MiB, or \"off\"".to_owned());
         }
-        if self.processes > 0 && user.is_none() {
+        if self.processes > 0 && !has_user {
             return Err("processes: the kernel counts all processes of a user, also the threads of this service; set \
                         service.exec.user to a user of its own"
                 .to_owned());
@@ -66,16 +66,18 @@ impl ResourceLimits {
         Ok(())
     }
 
-    /// Keys of limits that only a control group has, each with the files of the group and their content.
-    pub(super) fn of_group(self) -> Vec<(&'static str, Vec<(&'static str, String)>)> {
+    /// The limits that only a control group has: their keys, the files of the group, and the content of these.
+    pub(super) fn of_group(self) -> Vec<(&'static str, &'static str, String)> {
         let mut all = Vec::new();
         if let Some(limit) = self.program_memory.0 {
+            let key = "program_memory";
+            all.push((key, "memory.max", limit.to_string()));
+            all.push((key, "memory.swap.max", "0".to_owned()));
             // Out of memory, the kernel ends the whole program and not only one of its processes.
-            let files = vec![("memory.max", limit.to_string()), ("memory.oom.group", "1".to_owned())];
-            all.push(("program_memory", files));
+            all.push((key, "memory.oom.group", "1".to_owned()));
         }
         if self.program_processes > 0 {
-            all.push(("program_processes", vec![("pids.max", self.program_processes.to_string())]));
+            all.push(("program_processes", "pids.max", self.program_processes.to_string()));
         }
         all
     }
@@ -104,7 +106,7 @@ impl Confinement {
     /// Names the key of `[service.exec]` and the cure, if the user does not exist or a limit cannot hold.
     pub(super) fn new(user: &str, limits: ResourceLimits) -> Result<Self, String> {
         let user = RunAs::named(user).map_err(|why| format!("user: {why}"))?;
-        limits.check(user).map_err(|why| format!("limits.{why}"))?;
+        limits.check(user.is_some()).map_err(|why| format!("limits.{why}"))?;
         Ok(Self { user, limits })
     }
 

@@ -103,7 +103,10 @@ async fn all_ended(
 
 async fn end_marked(marks: Vec<String>, cgroup: Option<Cgroup>) {
     if let Some(cgroup) = cgroup {
-        let _ended = tokio::task::spawn_blocking(move || cgroup.end()).await;
+        let ended = tokio::task::spawn_blocking(move || cgroup.end()).await;
+        if let Ok(Err(error)) = ended {
+            tracing::warn!("{error}");
+        }
     }
     loop {
         let marks = marks.clone();

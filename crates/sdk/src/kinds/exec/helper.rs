@@ -6,7 +6,7 @@
 //! one leaves, and the inner one ends everything when the outer one is gone. No other signal ends them, because a
 //! process manager sends SIGTERM to all processes of a service at once.
 
-use super::cgroup::{CGROUP, Cgroup};
+use super::cgroup::{CGROUP, Cgroup, JOIN};
 use super::confinement::Confinement;
 use super::{CHANNEL, HELPER, descendants, descriptor};
 use crate::boot_clock::boottime;
@@ -91,10 +91,18 @@ impl Orders {
 /// does that work and never returns.
 pub fn run_helper_if_asked() {
     let Ok(asked) = std::env::var(HELPER) else { return };
+    if asked == JOIN {
+        let joined = Cgroup::given().map_or(Ok(()), |cgroup| cgroup.join());
+        // The service reads its standard error.
+        let _nowhere = joined.as_ref().map_err(|error| write!(std::io::stderr(), "{error}"));
+        std::process::exit(if joined.is_ok() { 0 } else { NOT_STARTED });
+    }
     let helped = match Orders::read(&asked) {
         Some((Task::Outer, orders)) => {
             let code = start_inner(&orders).and_then(|it| Helper::new(it)?.run(orders.silence));
-            Cgroup::given().iter().for_each(Cgroup::end);
+            if let Some(Err(error)) = Cgroup::given().map(|cgroup| cgroup.end()) {
+                let _nowhere = writeln!(std::io::stderr(), "{error}");
+            }
             code
         }
         Some((Task::Inner, orders)) => {

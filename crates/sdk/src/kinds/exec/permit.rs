@@ -105,8 +105,7 @@ impl Default for ExecSettings {
 }
 
 impl ExecSettings {
-    /// Checks the lists themselves, and that this process may confine programs as they say; prepares the folder of
-    /// control groups.
+    /// Checks the values themselves: a manager reads them as well, on another machine.
     ///
     /// # Errors
     /// Names the key in `[service.exec]` and the rule.
@@ -125,6 +124,15 @@ impl ExecSettings {
         if let Some(name) = self.env_allow.iter().find(|it| is_never_allowed(it)) {
             return Err(format!("env_allow: {}; remove it", never(name)));
         }
+        self.limits.check(!self.user.is_empty()).map_err(|why| format!("limits.{why}"))?;
+        self.cgroups().map(drop)
+    }
+
+    /// Checks that this process may confine programs as the values say, and prepares the folder of control groups.
+    ///
+    /// # Errors
+    /// Names the key in `[service.exec]` and the cure.
+    pub(crate) fn prepare(&self) -> Result<(), String> {
         self.confinement()?.check()?;
         self.cgroups()?.map_or(Ok(()), |it| it.prepare()).map_err(|why| format!("cgroup: {why}"))
     }

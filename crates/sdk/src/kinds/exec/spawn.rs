@@ -158,7 +158,9 @@ impl<'a> Spawner<'a> {
         if let Some(cgroup) = &cgroup {
             command.env(CGROUP, cgroup.folder());
         }
-        let mut child = command.spawn().inspect_err(|_| cgroup.iter().for_each(Cgroup::end))?;
+        let mut child = command.spawn().inspect_err(|_| {
+            let _empty = cgroup.as_ref().map(Cgroup::end);
+        })?;
         // The end of the helper's pipe in this process would keep it open.
         drop(command);
         let pipe = match pipe {
