@@ -8,6 +8,7 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod views;
 
 pub(crate) use cells::{age, line, second};
@@ -18,6 +19,7 @@ pub(crate) use describe::{
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
+pub(crate) use timeline::{Picture, TonedLine};
 pub(crate) use views::{
     AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, INCIDENTS, KINDS, LIMITS, MEMBERS, NAMESPACES, OBSERVERS,
     PARKED, POOLS, RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
