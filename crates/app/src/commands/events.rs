@@ -33,6 +33,7 @@ pub(super) async fn run(client: &Client, path: &str, asked: &Asked) -> anyhow::R
         note("no events");
     }
     told.tell(&history, &asked.shown)?;
+    output::warn_of_columns(&history, &asked.shown);
     if !asked.follow {
         return Ok(());
     }

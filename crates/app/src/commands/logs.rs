@@ -128,13 +128,8 @@ async fn follow_all(client: &Client, sources: &[Source], shown: Shown) -> anyhow
     let errors: Vec<_> = errors.collect();
     let text =
         format!("the output of {} of {} observers was not followed to its end", errors.len(), sources.len());
-    match errors.into_iter().max_by_key(exit_code) {
-        None => Ok(()),
-        Some(error) => Err(match error.downcast::<Failure>() {
-            Ok(failure) => failure.replaced(text).into(),
-            Err(error) => error,
-        }),
-    }
+    let worst = errors.into_iter().max_by_key(exit_code);
+    worst.map_or(Ok(()), |error| Err(fan_out::replaced(error, text)))
 }
 
 /// Runs until the observer has ended.

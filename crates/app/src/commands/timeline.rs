@@ -1,14 +1,24 @@
 //! `everwatch timeline`: what each service held, where observers ran nowhere, and the incidents in which they moved.
 
 use crate::cli::Timeline as Asked;
-use crate::client::Client;
+use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, INCIDENTS, Picture, TerminalStyle, note, print, second};
+use crate::output::{self, INCIDENTS, Output, Picture, TerminalStyle, note, print, second};
 use everwatch_api::Timeline;
-use everwatch_core::clock;
+use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::timeline::KEPT;
+use std::time::Duration;
+
+/// By how much the clock of the manager may differ from the clock here.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
+    if asked.shown.output == Output::Name {
+        let text = "`timeline` has no names: use -o table, json or yaml";
+        return Err(Failure::Usage(text.to_owned()).into());
+    }
+    check(asked, clock::now()).map_err(Failure::Usage)?;
     let client = Client::new(server)?;
     let paper = TerminalStyle::stdout();
     let columns = Picture::columns(paper.width);
@@ -46,4 +56,67 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
         print(&output::many(&INCIDENTS, &incidents, &asked.shown, (paper, clock::now()))?);
     }
     Ok(())
+}
+
+/// Refuses times that no manager accepts, and names their flags.
+fn check(asked: &Asked, now: Timestamp) -> Result<(), String> {
+    let oldest = now.minus(KEPT + CLOCKS_DIFFER);
+    let cure = "at most 24h are kept: `everwatch events` shows earlier events";
+    let until = asked.until.map(|until| until.of(now));
+    if let Some(until) = until.filter(|until| *until < oldest) {
+        return Err(format!("--until is {}: {cure}", second(until)));
+    }
+    let end = until.map_or(now, |until| until.min(now));
+    let since = asked.since.of(end);
+    if since >= end {
+        let end = if until.is_some_and(|until| until <= now) { "--until" } else { "now" };
+        return Err(format!("--since is {}, which is not before {end}", second(since)));
+    }
+    if since < oldest {
+        return Err(format!("--since is {}: {cure}", second(since)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::OutputArgs;
+
+    #[test]
+    fn times_that_no_manager_accepts_are_refused_by_their_flags() {
+        let now: Timestamp = "2030-01-31T12:00:00Z".parse().unwrap();
+        let told = |since: &str, until: &str| {
+            let asked = Asked {
+                since: since.parse().unwrap(),
+                until: (!until.is_empty()).then(|| until.parse().unwrap()),
+                services: Vec::new(),
+                observer: None,
+                shown: OutputArgs::default(),
+            };
+            check(&asked, now).err().unwrap_or_default()
+        };
+        let kept = "at most 24h are kept: `everwatch events` shows earlier events";
+        for (since, until, error) in [
+            ("15m", "", String::new()),
+            ("24h", "", String::new()),
+            ("23h", "1h", String::new()),
+            ("15m", "2030-02-01T00:00:00Z", String::new()),
+            ("25h", "", format!("--since is 2030-01-30T11:00:00Z: {kept}")),
+            ("24h", "1h", format!("--since is 2030-01-30T11:00:00Z: {kept}")),
+            ("15m", "30h", format!("--until is 2030-01-30T06:00:00Z: {kept}")),
+            (
+                "2030-01-31T11:30:00Z",
+                "1h",
+                "--since is 2030-01-31T11:30:00Z, which is not before --until".to_owned(),
+            ),
+            (
+                "2030-02-01T00:00:00Z",
+                "",
+                "--since is 2030-02-01T00:00:00Z, which is not before now".to_owned(),
+            ),
+        ] {
+            assert_eq!(told(since, until), error, "{since} {until}");
+        }
+    }
 }

@@ -100,6 +100,9 @@ impl<'a, T: Clone + Serialize> Shown<'a, T> {
                 let all = gists(*form, items);
                 let fresh = changes(form.0, (known, &all), items);
                 tell(*form, (lines, known.is_empty()), &fresh)?;
+                if known.is_empty() {
+                    output::warn_of_columns(items, form.2);
+                }
                 *known = all;
             }
         }
