@@ -8,6 +8,7 @@ mod forms;
 mod new;
 mod reading;
 mod top;
+mod top_views;
 mod walk;
 
 use everwatch_api::{Event, Observer};

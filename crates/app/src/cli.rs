@@ -32,7 +32,7 @@ pub(crate) use logs::{LogOutput, Logs};
 pub(crate) use moment::Moment;
 pub(crate) use namespace::Namespace;
 pub(crate) use new::New;
-pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, Selection, Wait};
+pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, NoOutput, Selection, Wait};
 pub(crate) use rate::Rate;
 pub(crate) use rollout::{Rollout, Start};
 pub(crate) use timeline::Timeline;
@@ -255,7 +255,12 @@ pub(crate) enum Observer {
         watched: Watched,
     },
     /// Show the details of observers: definition, state, reason, runs and events
-    Describe(Names),
+    Describe {
+        #[command(flatten)]
+        names: Names,
+        #[command(flatten)]
+        form: NoOutput,
+    },
     /// Print the result of a completed observer as JSON
     Result {
         /// Name or id

@@ -1,6 +1,10 @@
-//! Notifies a live view when it should reload its data.
+//! Notifies a live view when it should reload its data. The modules below follow streams and reconnect.
 
-use crate::client::Client;
+pub(crate) mod events;
+pub(crate) mod logs;
+mod stream;
+
+use crate::client::{Client, Failure};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -12,8 +16,13 @@ pub(crate) const GATHER: Duration = Duration::from_millis(250);
 /// The stream counts as lost after this silence. The manager sends at least a keep-alive every 15 s.
 pub(crate) const SILENT_MAX: Duration = Duration::from_secs(40);
 
+/// Whether the same request can succeed later: the manager does not answer, or its answer is an error of its own.
+pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Failure::Unreachable(_) | Failure::Failed(_)))
+}
+
 /// Notifies at every event of the manager's stream. Reconnects for as long as it runs.
-pub(crate) async fn events(client: &Client, changed: &Notify) {
+pub(crate) async fn notify(client: &Client, changed: &Notify) {
     loop {
         if let Ok(Ok(mut stream)) = timeout(SILENT_MAX, client.follow("/v1/events", None)).await {
             changed.notify_one();

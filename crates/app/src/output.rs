@@ -8,6 +8,7 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod views;
 
 pub(crate) use cells::{age, line, second};
@@ -18,6 +19,7 @@ pub(crate) use describe::{
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
+pub(crate) use timeline::{Picture, TonedLine};
 pub(crate) use views::{
     AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, INCIDENTS, KINDS, LIMITS, MEMBERS, NAMESPACES, OBSERVERS,
     PARKED, POOLS, RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
@@ -25,7 +27,7 @@ pub(crate) use views::{
 
 use crate::item::Item;
 use everwatch_core::clock::{self, Timestamp};
-use json_path::Path;
+use json_path::{CustomColumn, Path};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
@@ -98,6 +100,18 @@ pub(crate) fn values<T>(path: &Path, it: &Item<T>, of: Root) -> Vec<String> {
     path.values(&root(std::slice::from_ref(it), of))
 }
 
+/// Names the columns whose paths select nothing in any row: such paths are probably misspelled.
+pub(crate) fn warn_of_columns<T>(items: &[Item<T>], shown: &OutputArgs) {
+    if let Output::Columns(columns) = &shown.output
+        && !items.is_empty()
+    {
+        let selects = |column: &&CustomColumn| items.iter().any(|it| column.selects(it.sent()));
+        for column in columns.iter().filter(|column| !selects(column)) {
+            note(&format!("{} selects nothing in any row: `-o json` prints all members", column.text()));
+        }
+    }
+}
+
 /// Prints a list. If it is empty, says so on standard error, which no program parses.
 pub(crate) fn show<T>(view: &View<T>, items: &[Item<T>], shown: &OutputArgs) -> anyhow::Result<()> {
     let empty = items.is_empty();
@@ -118,6 +132,7 @@ pub(crate) fn show<T>(view: &View<T>, items: &[Item<T>], shown: &OutputArgs) -> 
         return Ok(());
     }
     print(&many(view, items, shown, (TerminalStyle::stdout(), clock::now()))?);
+    warn_of_columns(items, shown);
     Ok(())
 }
 
@@ -145,18 +160,19 @@ pub(crate) fn structured<T: Serialize>(it: &T, shown: &OutputArgs) -> anyhow::Re
         Output::JsonPath(path) => print_values(path, &path.values(&serde_json::to_value(it)?)),
         Output::Columns(_) => {
             let it = Item::new(serde_json::to_value(it)?)?;
-            print(&custom(&[it], shown));
+            custom(&[it], shown);
         }
         Output::Table | Output::Wide | Output::Name => return Ok(false),
     }
     Ok(true)
 }
 
-/// The columns that a user defined, of objects for which there is no view.
-fn custom(items: &[Item<Value>], shown: &OutputArgs) -> String {
+/// Prints the columns that a user defined, of objects for which there is no view.
+fn custom(items: &[Item<Value>], shown: &OutputArgs) {
     const BARE: View<Value> =
         View { noun: "objects", name: |_| String::new(), key: |_| String::new(), columns: &[] };
-    Lines::new(&BARE, shown, TerminalStyle::stdout()).page(items, clock::now())
+    print(&Lines::new(&BARE, shown, TerminalStyle::stdout()).page(items, clock::now()));
+    warn_of_columns(items, shown);
 }
 
 /// As [`structured`], of a list.
@@ -165,7 +181,7 @@ pub(crate) fn structured_list<T: Serialize>(items: &[Item<T>], shown: &OutputArg
         Output::JsonPath(_) => structured(&json!({ "items": items }), shown),
         Output::Columns(_) => {
             let items = items.iter().map(|it| Item::new(it.sent().clone()));
-            print(&custom(&items.collect::<anyhow::Result<Vec<_>>>()?, shown));
+            custom(&items.collect::<anyhow::Result<Vec<_>>>()?, shown);
             Ok(true)
         }
         _ => structured(&items, shown),

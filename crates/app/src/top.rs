@@ -1,13 +1,19 @@
-//! `everwatch top`: shows services and observers on the full screen. `model` holds the state, `view` draws
-//! it, `run` performs the effects.
+//! `everwatch top`: shows services, observers, logs, events and the timeline on the full screen. `model` holds the state,
+//! `view` draws it, `run` performs the effects.
 
+mod body;
+mod feed;
+mod follow;
 mod keys;
 mod load;
 mod model;
 mod run;
 mod seen;
+mod target;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod view;
+mod views;
 
 pub(crate) use run::run;

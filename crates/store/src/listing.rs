@@ -109,7 +109,9 @@ impl Parameters {
     pub(crate) fn is_counted(&self) -> bool {
         let has_labels = self.has_labels() || self.selector.is_some();
         let selects = [has_labels, self.q.is_some(), self.health.is_some(), self.reasons.is_some()];
-        !selects.contains(&true) && self.scope.is_none() && self.namespace.is_none()
+        // The numbers of the nil service are those of observers that no service holds.
+        let is_nil = self.service.is_some_and(|service| service.is_nil());
+        !selects.contains(&true) && self.scope.is_none() && self.namespace.is_none() && !is_nil
     }
 
     pub(crate) fn has_labels(&self) -> bool {

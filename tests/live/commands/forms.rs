@@ -27,12 +27,12 @@ async fn users_choose_values_and_columns() {
     for path in ["{.items[*].name}", "$.items[*].name"] {
         assert_eq!(good(&format!("observer list -o jsonpath={path}")), "one\ntwo\n");
     }
-    let columns = "custom-columns=NAME:.name,SERVICE:.service.name,NONE:.result,APP:.labels.my-app";
+    let columns = "custom-columns=NAME:.name,SERVICE:.service.name,NONE:.last_error,APP:.labels.my-app";
     assert_eq!(
         good(&format!("observer list -o {columns}")),
-        "NAME  SERVICE    NONE  APP\none   service-1  -     one\ntwo   service-1  -     two\n"
+        "NAME  SERVICE    NONE    APP\none   service-1  <none>  one\ntwo   service-1  <none>  two\n"
     );
-    assert_eq!(good(&format!("observer get two --no-headers -o {columns}")), "two  service-1  -  two\n");
+    assert_eq!(good(&format!("observer get two --no-headers -o {columns}")), "two  service-1  <none>  two\n");
     assert_eq!(good("observer list --no-headers").lines().count(), 2);
     for (words, told) in [
         ("service get service-1 -o jsonpath={.capacity}", "5\n"),
@@ -52,6 +52,11 @@ async fn users_choose_values_and_columns() {
     let (code, said, beside) = dev.run("observer get one -o jsonpath={.absent}");
     assert_eq!((code, said.as_str()), (Some(0), ""));
     assert!(beside.starts_with("{.absent} selects nothing"), "{beside}");
+    for words in ["observer list", "observer get one", "pool describe default", "events"] {
+        let (code, said, beside) = dev.run(&format!("{words} --no-headers -o custom-columns=N:.nmae,I:.id"));
+        assert!(code == Some(0) && said.starts_with("<none>  "), "{words}: {said}");
+        assert!(beside.starts_with("N:.nmae selects nothing in any row"), "{words}: {beside}");
+    }
     let (code, _, beside) = dev.run("observer list -o jsonpath={.items[*}");
     assert!(code == Some(2) && beside.contains("`{.items[*}` is not a JSONPath"), "{beside}");
 }
@@ -95,4 +100,41 @@ async fn several_objects_are_read_by_their_names() {
     let (code, said, _) = dev.run("service describe service-1 service-1");
     assert_eq!((code, said.matches("Last heartbeat:").count()), (Some(0), 2), "{said}");
     assert_eq!(dev.run("observer get absent gone --watch").0, Some(3));
+}
+
+#[tokio::test]
+async fn descriptions_have_forms_or_name_the_command_that_has_them() {
+    let dev = two_observers().await;
+    for words in
+        ["rate set openai --permits 10 --burst 30", "rollout start slower --kind ticker --set spec.every=2s"]
+    {
+        let (code, _, beside) = dev.run(words);
+        assert_eq!(code, Some(0), "{words}: {beside}");
+    }
+    for (words, told) in [
+        ("rate describe openai -o jsonpath={.permits}", "10\n"),
+        ("rollout describe slower -o jsonpath={.members}", "2\n"),
+        ("role get viewer -o jsonpath={.name}", "viewer\n"),
+    ] {
+        let (code, said, beside) = dev.run(words);
+        assert_eq!((code, said.as_str()), (Some(0), told), "{words}: {beside}");
+    }
+    for (words, cure) in [
+        ("observer describe one two -o json", "use `everwatch observer get one two -o json`"),
+        ("service describe service-1 -o yaml", "use `everwatch service get service-1 -o yaml`"),
+        ("status -o name", "use -o table, json or yaml"),
+        ("status --no-headers", "remove --no-headers"),
+        ("timeline -o name", "use -o table, json or yaml"),
+        ("timeline --since 25h", "--since is "),
+        ("timeline --until 30h", "--until is "),
+        (
+            "rollout start other --kind ticker --set spec.every=2s --healthy-for 1h --timeout 1m",
+            "--timeout is 1m: it must be longer than --healthy-for, 1h",
+        ),
+        ("rollout start other --kind http --set spec.every=2s", "selection: no observer matches"),
+        ("rollout start other --kind ticker --set grace=never", "--set grace "),
+    ] {
+        let (code, said, beside) = dev.run(words);
+        assert!(code == Some(2) && said.is_empty() && beside.contains(cure), "{words}: {code:?} {beside}");
+    }
 }

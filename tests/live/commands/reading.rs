@@ -108,12 +108,48 @@ async fn a_misspelled_name_is_not_only_an_empty_answer() {
         ("observer list --pool zzzzzzzz", "pools: default"),
         ("observer pause --kind tikcer --yes", "did you mean `ticker`?"),
         ("service list --pool defualt", "did you mean `default`?"),
+        ("observer list --service servcie-1", "there is no service `servcie-1`; did you mean `service-1`?"),
+        ("observer pause --service servcie-1 --yes", "did you mean `service-1`?"),
+        ("observer list -n defualt", "there is no namespace `defualt`; did you mean `default`?"),
     ] {
         let (code, _, beside) = dev.run(words);
         assert!(code == Some(0) && beside.contains(told), "{words}: {beside}");
     }
     // The names exist: nothing matches.
-    for words in ["observer list --kind ticker --status Failed", "observer list --kind http --pool default"] {
+    for words in [
+        "observer list --kind ticker --status Failed",
+        "observer list --kind http --pool default",
+        "observer list --service service-1 -n default",
+    ] {
         assert_eq!(dev.run(words).2, "no observers\n", "{words}");
     }
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_exist_names_a_similar_one() {
+    let dev = Dev::start(1, 1).await;
+    for words in ["observer create prices --kind ticker --paused", "rate set openai --permits 10 --burst 30"]
+    {
+        assert_eq!(dev.run(words).0, Some(0), "{words}");
+    }
+    for (words, code, told) in [
+        ("observer get pirces", 3, "there is no observer `pirces`; did you mean `prices`?"),
+        ("observer describe pirces", 3, "did you mean `prices`?"),
+        (
+            "observer get prices pirces",
+            3,
+            "everwatch: pirces: there is no observer `pirces`; did you mean `prices`?",
+        ),
+        ("service get service-11", 3, "did you mean `service-1`?"),
+        ("service describe service-11", 3, "did you mean `service-1`?"),
+        ("pool describe defualt", 3, "did you mean `default`?"),
+        ("rate describe opneai", 3, "did you mean `openai`?"),
+        ("namespace describe defualt", 3, "did you mean `default`?"),
+        ("observer list --health runing", 2, "did you mean running?"),
+    ] {
+        let (ended, _, beside) = dev.run(words);
+        assert!(ended == Some(code) && beside.contains(told), "{words}: {ended:?} {beside}");
+    }
+    let (code, _, beside) = dev.run("observer get something-else");
+    assert!(code == Some(3) && !beside.contains("did you mean"), "{beside}");
 }

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-async fn with_observers(dev: &Dev, names: &[&str]) {
+pub(super) async fn with_observers(dev: &Dev, names: &[&str]) {
     for name in names {
         dev.api.create(json!({"name": name, "kind": "ticker"})).await;
         dev.api.until_status(name, "Processing").await;
@@ -18,11 +18,11 @@ async fn with_observers(dev: &Dev, names: &[&str]) {
 }
 
 /// The line of the screen that contains this name.
-fn line<'a>(screen: &'a str, name: &str) -> &'a str {
+pub(super) fn line<'a>(screen: &'a str, name: &str) -> &'a str {
     screen.lines().find(|line| line.contains(name)).unwrap_or_default()
 }
 
-async fn open_top(dev: &Dev) -> Terminal {
+pub(super) async fn open_top(dev: &Dev) -> Terminal {
     let terminal = Terminal::open(&dev.api.url, (100, 30)).await;
     terminal.runs("everwatch top; echo ended with $?");
     terminal.until("the first screen", |screen| screen.contains("live  ")).await;

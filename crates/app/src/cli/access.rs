@@ -1,6 +1,6 @@
 //! Commands about tokens, roles, the audit log, and the managers that this user works with.
 
-use super::Watched;
+use super::{OutputArgs, Watched};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -50,10 +50,12 @@ pub(crate) enum Token {
 pub(crate) enum Role {
     /// List roles
     List(Watched),
-    /// Print a role, in the form that `role apply` reads
+    /// Print a role, by default in the form that `role apply` reads
     Get {
         /// Name
         role: String,
+        #[command(flatten)]
+        shown: OutputArgs,
     },
     /// Create or replace a role from a file
     #[command(after_help = ROLE_EXAMPLE)]

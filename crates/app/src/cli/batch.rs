@@ -17,6 +17,8 @@ pub(crate) enum Batch {
     Describe {
         /// Name (the newest of that name) or id
         name: String,
+        #[command(flatten)]
+        shown: OutputArgs,
     },
     /// List the members of a batch with their results and errors
     Observers {

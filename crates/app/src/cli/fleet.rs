@@ -1,5 +1,6 @@
 //! Commands about services and their balance.
 
+use super::observer::NoOutput;
 use super::{OutputArgs, Watched, duration};
 use clap::{Args, Subcommand};
 use std::time::Duration;
@@ -21,7 +22,12 @@ pub(crate) enum Service {
         watched: Watched,
     },
     /// Show the details of services: state, observers and events
-    Describe(ServiceNames),
+    Describe {
+        #[command(flatten)]
+        names: ServiceNames,
+        #[command(flatten)]
+        form: NoOutput,
+    },
     /// Let the service accept no more observers; its current observers continue to run
     Cordon {
         /// Name or id

@@ -134,7 +134,7 @@ pub(crate) struct Filter {
     #[arg(long, value_delimiter = ',', value_parser = status)]
     pub(crate) status: Vec<Status>,
     /// Match these healths (comma-separated): running, restarting, waiting, moving, stopping
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = health)]
     pub(crate) health: Vec<Health>,
     /// Match these reason codes (comma-separated), such as pool-is-full
     #[arg(long, value_delimiter = ',', value_name = "CODE")]
@@ -178,12 +178,18 @@ pub(super) fn selector(text: &str) -> Result<String, String> {
 /// A status, however it is capitalised.
 pub(super) fn status(text: &str) -> Result<Status, String> {
     let found = Status::ALL.into_iter().find(|status| status.as_str().eq_ignore_ascii_case(text));
-    found.map_or_else(|| text.parse().map_err(|told: String| suggested(text, told)), Ok)
+    let known = Status::ALL.iter().map(|status| status.as_str());
+    found.map_or_else(|| text.parse().map_err(|told: String| suggested(text, told, known)), Ok)
 }
 
-/// The error, with the status that was probably meant.
-fn suggested(text: &str, told: String) -> String {
-    match nearest(text, Status::ALL.iter().map(|status| status.as_str())) {
+fn health(text: &str) -> Result<Health, String> {
+    let known = Health::ALL.iter().map(|health| health.as_str());
+    text.to_lowercase().parse().map_err(|told: String| suggested(text, told, known))
+}
+
+/// The error, with the word that was probably meant.
+fn suggested<'a>(text: &str, told: String, known: impl IntoIterator<Item = &'a str>) -> String {
+    match nearest(text, known) {
         Some(near) => format!("{told}; did you mean {near}?"),
         None => told,
     }
@@ -194,6 +200,27 @@ pub(crate) struct Names {
     /// Names or ids
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
+}
+
+/// A form of the answer that a command does not have.
+#[derive(Debug, Args)]
+pub(crate) struct NoOutput {
+    /// Not available: the error names the command that has it
+    #[arg(short, long, hide = true, value_name = "FORM")]
+    pub(crate) output: Option<String>,
+}
+
+impl NoOutput {
+    /// Refuses the form.
+    ///
+    /// # Errors
+    /// If the user gives one.
+    pub(crate) fn refuse(&self, command: &str) -> Result<(), String> {
+        match &self.output {
+            None => Ok(()),
+            Some(form) => Err(format!("descriptions are text only: use `{command} -o {form}`")),
+        }
+    }
 }
 
 impl Names {

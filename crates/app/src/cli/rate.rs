@@ -1,6 +1,6 @@
 //! Commands about rates.
 
-use super::Watched;
+use super::{OutputArgs, Watched};
 use clap::Subcommand;
 
 #[derive(Debug, Clone, Subcommand)]
@@ -11,6 +11,8 @@ pub(crate) enum Rate {
     Describe {
         /// Key
         key: String,
+        #[command(flatten)]
+        shown: OutputArgs,
     },
     /// Create or change a rate, which all services share
     #[command(after_help = "Example:\n  everwatch rate set openai --permits 600 --per 1m --burst 50")]

@@ -17,6 +17,8 @@ pub(crate) enum Rollout {
     Describe {
         /// Name (the newest of that name) or id
         name: String,
+        #[command(flatten)]
+        shown: OutputArgs,
     },
     /// List the members of a rollout in the order in which they are changed
     Members {

@@ -1,10 +1,12 @@
 //! `everwatch login|logout|whoami|token|role|audit|context …`
 
 use super::operations::list;
+use super::unknown::hinted;
 use crate::cli::{AccessRole as Role, Audit, Context, Login, Token};
 use crate::client::{Client, Failure};
 use crate::contexts::{Contexts, Known};
-use crate::output::{AUDIT, ROLES, TOKENS, note, print, yaml};
+use crate::item::Item;
+use crate::output::{self, AUDIT, Output, ROLES, TOKENS, note, print, yaml};
 use anyhow::Context as _;
 use everwatch_api as api;
 use reqwest::Method;
@@ -58,9 +60,13 @@ pub(crate) async fn roles(server: &str, verb: Role) -> anyhow::Result<()> {
     let path = |role: &str| format!("/v1/roles/{}", Client::part(role));
     match verb {
         Role::List(watched) => list(client, "/v1/roles", &ROLES, &watched).await,
-        Role::Get { role } => {
-            let api::Role { grants, .. } = client.read(&path(&role)).await?;
-            print(yaml(&api::RoleSettings { grants })?.trim_end());
+        Role::Get { role, shown } => {
+            let path = path(&role);
+            let it: Item<api::Role> = hinted(client, ("/v1/roles", &role), client.read(&path)).await?;
+            // YAML is what `role apply` reads.
+            if shown.output == Output::Yaml || !output::structured(&it, &shown)? {
+                print(yaml(&api::RoleSettings { grants: it.grants.clone() })?.trim_end());
+            }
             Ok(())
         }
         Role::Apply { role, file } => {

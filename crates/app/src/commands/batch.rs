@@ -1,7 +1,8 @@
 //! `everwatch batch …`
 
 use super::operations;
-use crate::cli::{Batch, CreateBatch};
+use super::unknown::hinted;
+use crate::cli::{Batch, CreateBatch, OutputArgs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, print};
@@ -31,7 +32,7 @@ pub(crate) async fn run(server: &str, verb: Batch) -> anyhow::Result<()> {
         Batch::List(watched) => {
             operations::list(client, &format!("/v1/batches?limit={ALL}"), &BATCHES, &watched).await
         }
-        Batch::Describe { name } => describe(client, &name).await,
+        Batch::Describe { name, shown } => describe(client, &name, &shown).await,
         Batch::Observers { name, status, shown } => {
             output::show(&BATCH_MEMBERS, &members(client, &name, &status, usize::MAX).await?, &shown)
         }
@@ -132,8 +133,12 @@ async fn members(
     }
 }
 
-async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
-    let it: api::Batch = client.read(&path(name)).await?;
+async fn describe(client: &Client, name: &str, shown: &OutputArgs) -> anyhow::Result<()> {
+    let list = format!("/v1/batches?limit={ALL}");
+    let it: Item<api::Batch> = hinted(client, (&list, name), client.read(&path(name))).await?;
+    if output::structured(&it, shown)? {
+        return Ok(());
+    }
     let failed = members(client, &it.id.to_string(), &[Status::Failed], TOLD).await?;
     print(&output::describe_batch(&it, &failed, (TerminalStyle::stdout(), clock::now())));
     Ok(())

@@ -1,13 +1,12 @@
 //! `everwatch events` and `everwatch observer events`: prints past events and follows new ones.
 
-use crate::cli::{EventPart, Events, OutputArgs};
-use crate::client::{Client, Failure};
+use crate::cli::{EventPart as Asked, Events, OutputArgs};
+use crate::client::Client;
 use crate::item::Item;
-use crate::live;
+use crate::live::events::{self, EventPart, EventQuery};
 use crate::output::{self, EVENTS, Lines, Output, Root, TerminalStyle, note, print};
 use crate::requests::{path as observer_path, service_path};
-use everwatch_api::sse;
-use everwatch_api::{Event, Listed, Service};
+use everwatch_api::{Event, Service};
 use everwatch_core::clock;
 
 #[tokio::main(flavor = "current_thread")]
@@ -25,86 +24,33 @@ pub(crate) async fn everywhere(server: &str, asked: &Events) -> anyhow::Result<(
 }
 
 /// The events below `path`.
-pub(super) async fn run(client: &Client, path: &str, part: &EventPart) -> anyhow::Result<()> {
-    let with = |more: &[String]| {
-        let query = more.iter().filter(|it| !it.is_empty()).map(String::as_str).collect::<Vec<_>>().join("&");
-        let mark = if path.contains('?') { '&' } else { '?' };
-        if query.is_empty() { path.to_owned() } else { format!("{path}{mark}{query}") }
-    };
-    let what = match part.kinds.join(",") {
-        words if words.is_empty() => words,
-        words => format!("type={}", Client::part(&words)),
-    };
-    // Reads the number before the history. An event that arrives between the two reads is printed once,
-    // because its number identifies it.
-    let newest = newest(client).await?;
-    let path = with(&[format!("limit={}", part.limit), what.clone()]);
-    let mut history = client.read::<Listed<Item<Event>>>(&path).await?.items;
-    history.reverse();
-    let mut told = EventPrinter {
-        lines: Lines::new(&EVENTS, &part.shown, TerminalStyle::stdout()),
-        last: 0,
-        begun: false,
-    };
-    if history.is_empty() && !part.follow {
+pub(super) async fn run(client: &Client, path: &str, asked: &Asked) -> anyhow::Result<()> {
+    let query = EventQuery { path: path.to_owned(), types: asked.kinds.join(","), limit: asked.limit };
+    let (history, mut follower) = events::read(client, &query).await?;
+    let mut told =
+        EventPrinter { lines: Lines::new(&EVENTS, &asked.shown, TerminalStyle::stdout()), begun: false };
+    if history.is_empty() && !asked.follow {
         note("no events");
     }
-    told.tell(&history, &part.shown)?;
-    if !part.follow {
+    told.tell(&history, &asked.shown)?;
+    output::warn_of_columns(&history, &asked.shown);
+    if !asked.follow {
         return Ok(());
     }
-    told.last = told.last.max(newest);
-    follow(client, &with(&[what]), &mut told, &part.shown).await
-}
-
-/// The number of the newest event of all.
-async fn newest(client: &Client) -> anyhow::Result<i64> {
-    let page: Listed<Event> = client.read("/v1/events?limit=1").await?;
-    Ok(page.items.first().map_or(0, |event| event.id))
-}
-
-/// Runs for ever. If the connection is lost, it reconnects and continues after the last event.
-async fn follow(
-    client: &Client,
-    path: &str,
-    told: &mut EventPrinter,
-    shown: &OutputArgs,
-) -> anyhow::Result<()> {
-    let mut reached = false;
     loop {
-        match client.follow(path, Some(told.last)).await {
-            Ok(mut stream) => {
-                reached = true;
-                read(&mut stream, told, shown).await?;
-                note("connection lost; reconnecting");
+        for part in follower.next().await? {
+            match part {
+                EventPart::Opened => {}
+                EventPart::Lost => note("connection lost; reconnecting"),
+                EventPart::Event(event) => told.tell(std::slice::from_ref(&event), &asked.shown)?,
             }
-            Err(error) if reached && matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => {}
-            Err(error) => return Err(error),
         }
-        tokio::time::sleep(live::LOOK_EVERY).await;
     }
 }
 
-/// Prints events until the stream ends.
-async fn read(
-    stream: &mut reqwest::Response,
-    told: &mut EventPrinter,
-    shown: &OutputArgs,
-) -> anyhow::Result<()> {
-    let mut reader = sse::Reader::default();
-    while let Ok(Ok(Some(chunk))) = tokio::time::timeout(live::SILENT_MAX, stream.chunk()).await {
-        for message in reader.read(&chunk)? {
-            let event: Item<Event> = serde_json::from_str(&message.data)?;
-            told.tell(std::slice::from_ref(&event), shown)?;
-        }
-    }
-    Ok(())
-}
-
-/// Prints events, and remembers what it has printed.
+/// Prints events, and remembers whether it has printed the head of the table.
 struct EventPrinter {
     lines: Lines<Event>,
-    last: i64,
     begun: bool,
 }
 
@@ -132,8 +78,6 @@ impl EventPrinter {
             }
         }
         self.begun = true;
-        let newest = events.iter().map(|it| it.id).max();
-        self.last = self.last.max(newest.unwrap_or(0));
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! failed request does not stop the others.
 
 use super::exit_code;
+use crate::client::Failure;
 use crate::output::{note, print};
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
@@ -12,7 +13,7 @@ const AT_ONCE: usize = 16;
 const BAR_FROM: usize = 20;
 
 /// # Errors
-/// The first failure, which decides the exit code. Every failure is printed.
+/// With the exit code of the first failure. Every failure is printed.
 pub(super) async fn each<'a, F: Future<Output = anyhow::Result<String>>>(
     names: &'a [String],
     done: &str,
@@ -38,8 +39,16 @@ pub(super) async fn each<'a, F: Future<Output = anyhow::Result<String>>>(
     }
     bar.finish_and_clear();
     let Some(error) = first else { return Ok(()) };
-    note(&format!("{} of {} {done}, {failed} failed", names.len() - failed, names.len()));
-    Err(error)
+    let summary = format!("{} of {} {done}, {failed} failed", names.len() - failed, names.len());
+    Err(replaced(error, summary))
+}
+
+/// An error with the same exit code and another text.
+pub(super) fn replaced(error: anyhow::Error, text: String) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(failure) => failure.replaced(text).into(),
+        Err(error) => error,
+    }
 }
 
 /// Reads each of several objects, in the order of the names.
@@ -63,9 +72,10 @@ pub(super) async fn read<'a, T, F: Future<Output = anyhow::Result<T>>>(
     // The first of the worst ones: `max_by_key` returns the last one.
     let worst = (0..failed.len()).rev().max_by_key(|at| failed.get(*at).map(|(_, error)| exit_code(error)));
     let Some(worst) = worst else { return (found, Ok(())) };
-    let (_, error) = failed.remove(worst);
+    let (worst, error) = failed.remove(worst);
     for (name, error) in failed {
         note(&format!("{name}: {error:#}"));
     }
-    (found, Err(error))
+    let text = if names.len() == 1 { format!("{error:#}") } else { format!("{worst}: {error:#}") };
+    (found, Err(replaced(error, text)))
 }

@@ -1,5 +1,6 @@
 //! `observer get` and `service get`: shows objects by their names.
 
+use super::unknown::hinted;
 use super::{fan_out, watch};
 use crate::cli::Watched;
 use crate::client::{Client, Failure};
@@ -11,7 +12,7 @@ use serde::de::DeserializeOwned;
 pub(super) async fn run<T: Clone + DeserializeOwned + Serialize>(
     client: &Client,
     view: &View<T>,
-    (names, path): (&[String], fn(&str) -> String),
+    (names, path, list): (&[String], fn(&str) -> String, &str),
     watched: &Watched,
 ) -> anyhow::Result<()> {
     let one = |name| {
@@ -23,9 +24,9 @@ pub(super) async fn run<T: Clone + DeserializeOwned + Serialize>(
             let load = async |_| Ok(vec![one(name).await?]);
             return watch::run(client, (view, Root::Object), &watched.shown, load).await;
         }
-        return output::show_one(view, &one(name).await?, &watched.shown);
+        return output::show_one(view, &hinted(client, (list, name), one(name)).await?, &watched.shown);
     }
-    let (found, failed) = fan_out::read(names, one).await;
+    let (found, failed) = fan_out::read(names, |name| hinted(client, (list, name), one(name))).await;
     if found.is_empty() {
         return failed;
     }

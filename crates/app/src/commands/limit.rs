@@ -1,6 +1,7 @@
 //! `everwatch limit …`
 
 use super::operations::list;
+use super::unknown::hinted;
 use crate::cli::Limit;
 use crate::client::Client;
 use crate::item::Item;
@@ -15,7 +16,9 @@ pub(crate) async fn limit(server: &str, verb: Limit) -> anyhow::Result<()> {
     match verb {
         Limit::List(watched) => list(&client, "/v1/limits?limit=1000", &LIMITS, &watched).await?,
         Limit::Describe { key, shown } => {
-            let found: Item<api::LimitUsers> = client.read(&path(&key)).await?;
+            let list = "/v1/limits?limit=1000";
+            let found: Item<api::LimitUsers> =
+                hinted(&client, (list, &key), client.read(&path(&key))).await?;
             if !output::structured(&found, &shown)? {
                 print(&described(&found));
             }

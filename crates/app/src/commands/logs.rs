@@ -4,16 +4,14 @@ use super::{exit_code, fan_out};
 use crate::cli::{LogOutput, Logs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::live;
+use crate::live::logs::{self, LogFollower, LogPart};
 use crate::output::{self, print};
-use crate::requests::path;
-use everwatch_api::{Listed, LogLine, LogNote, Observer, sse};
+use everwatch_api::{Listed, LogLine, Observer};
 use everwatch_core::clock::{self, Timestamp};
 use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashSet;
-use tokio::time::{sleep, timeout};
 
 /// The number of past lines to show if the user names none: without a time, and with one.
 const TAIL: [u32; 2] = [100, 1000];
@@ -133,72 +131,36 @@ async fn follow_all(client: &Client, sources: &[Source], shown: Shown<'_>) -> an
     let errors: Vec<_> = errors.collect();
     let text =
         format!("the output of {} of {} observers was not followed to its end", errors.len(), sources.len());
-    match errors.into_iter().max_by_key(exit_code) {
-        None => Ok(()),
-        Some(error) => Err(match error.downcast::<Failure>() {
-            Ok(failure) => failure.replaced(text).into(),
-            Err(error) => error,
-        }),
-    }
+    let worst = errors.into_iter().max_by_key(exit_code);
+    worst.map_or(Ok(()), |error| Err(fan_out::replaced(error, text)))
 }
 
+/// The path of the recent lines.
 fn request(key: &str, shown: Shown<'_>) -> String {
     let run = shown.run.map_or_else(String::new, |run| format!("&run={}", Client::part(run)));
-    format!("{}/logs?tail={}{run}", path(key), shown.tail)
+    format!("{}{run}", logs::request(key, shown.tail))
 }
 
-/// Runs until the observer has ended. If the connection is lost, it reconnects and continues after the last
-/// line.
+/// Runs until the observer has ended.
 async fn follow(client: &Client, source: &Source, shown: Shown<'_>) -> anyhow::Result<()> {
-    let path = request(&source.key, shown);
-    let (mut last, mut reached) = (None, false);
+    let mut follower = LogFollower::new(client, &source.key, shown.tail);
     loop {
-        let after = last.as_ref().map_or_else(String::new, |id| format!("&after={id}"));
-        match client.follow(&format!("{path}&follow=true{after}"), None).await {
-            Ok(stream) => {
-                reached = true;
-                if source.read(stream, &mut last, shown).await? {
+        for part in follower.next().await? {
+            match part {
+                LogPart::Opened => {}
+                LogPart::Lost => source.note("connection lost; reconnecting"),
+                LogPart::Line(line) => source.show(&line, shown)?,
+                LogPart::Note(text) => source.note(&text),
+                LogPart::End(text) => {
+                    source.note(&text);
                     return Ok(());
                 }
-                source.note("connection lost; reconnecting");
             }
-            Err(error) => match error.downcast_ref() {
-                Some(Failure::Unreachable(_) | Failure::Failed(_)) if reached => {}
-                _ => return Err(error),
-            },
         }
-        sleep(live::LOOK_EVERY).await;
     }
 }
 
 impl Source {
-    /// Prints the lines of one stream. Returns whether the observer has ended.
-    async fn read(
-        &self,
-        mut stream: reqwest::Response,
-        last: &mut Option<String>,
-        shown: Shown<'_>,
-    ) -> anyhow::Result<bool> {
-        let mut reader = sse::Reader::default();
-        while let Ok(Ok(Some(chunk))) = timeout(live::SILENT_MAX, stream.chunk()).await {
-            for message in reader.read(&chunk)? {
-                if message.id.is_some() {
-                    last.clone_from(&message.id);
-                }
-                match message.event.as_str() {
-                    "line" => self.show(&serde_json::from_str(&message.data)?, shown)?,
-                    "note" => self.note(&serde_json::from_str::<LogNote>(&message.data)?.text),
-                    "end" => {
-                        self.note(&serde_json::from_str::<LogNote>(&message.data)?.text);
-                        return Ok(true);
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(false)
-    }
-
     /// Prints a line, unless it is too old.
     fn show(&self, line: &Item<LogLine>, shown: Shown<'_>) -> anyhow::Result<()> {
         if shown.since.is_some_and(|since| line.at < since) {

@@ -2,6 +2,7 @@
 
 use super::access::document;
 use super::operations::list;
+use super::unknown::hinted;
 use crate::cli::Namespace;
 use crate::client::{Client, Failure};
 use crate::item::Item;
@@ -17,7 +18,9 @@ pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
     match verb {
         Namespace::List(watched) => list(client, "/v1/namespaces?limit=1000", &NAMESPACES, &watched).await,
         Namespace::Describe { name, shown } => {
-            let found: Item<api::Namespace> = client.read(&path(&name)).await?;
+            let list = "/v1/namespaces?limit=1000";
+            let path = path(&name);
+            let found: Item<api::Namespace> = hinted(client, (list, &name), client.read(&path)).await?;
             if !output::structured(&found, &shown)? {
                 print(&described(&found));
             }

@@ -1,6 +1,6 @@
 //! `everwatch observer …`
 
-use super::unknown::{self, Named};
+use super::unknown::{self, Named, hinted};
 use super::{apply, bulk, edit, events, fan_out, get, logs, versions, watch};
 use crate::cli::{Create, Filter, ListArgs, Names, Observer, Selection, Wait, Watched};
 use crate::client::{Client, Failure};
@@ -23,12 +23,16 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
         Observer::Apply(asked) => apply::run(client, &asked).await,
         Observer::Create(asked) => create(client, *asked).await,
         Observer::Get { names, watched } => {
-            get::run(client, &OBSERVERS, (&names.names, path), &watched).await
+            get::run(client, &OBSERVERS, (&names.names, path, unknown::OBSERVERS), &watched).await
         }
         Observer::List { which, watched } => list(client, &which, &watched).await,
-        Observer::Describe(Names { names }) => {
+        Observer::Describe { names: Names { names }, form } => {
+            let instead = format!("everwatch observer get {}", names.join(" "));
+            form.refuse(&instead).map_err(Failure::Usage)?;
             let paper = TerminalStyle::stdout();
-            let (told, failed) = fan_out::read(&names, |name| described_observer(client, name, paper)).await;
+            let one =
+                |name| hinted(client, (unknown::OBSERVERS, name), described_observer(client, name, paper));
+            let (told, failed) = fan_out::read(&names, one).await;
             print_paragraphs(&told);
             failed
         }

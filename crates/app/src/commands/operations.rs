@@ -1,5 +1,6 @@
 //! `everwatch parked …`, `everwatch safe-mode …` and `everwatch pool …`
 
+use super::unknown::hinted;
 use super::watch;
 use crate::cli::{OutputArgs, Parked, Pool, SafeMode, Watched};
 use crate::client::Client;
@@ -71,7 +72,8 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
 }
 
 async fn describe(client: &Client, name: &str, shown: &OutputArgs) -> anyhow::Result<()> {
-    let it: Item<api::Pool> = client.read(&format!("/v1/pools/{}", Client::part(name))).await?;
+    let path = format!("/v1/pools/{}", Client::part(name));
+    let it: Item<api::Pool> = hinted(client, ("/v1/pools", name), client.read(&path)).await?;
     let states = "active,standby,cordoned,draining,suspect";
     let query = format!("/v1/services?pool={}&limit=1000&state={states}", Client::part(name));
     let services: Listed<Item<api::Service>> = client.read(&query).await?;

@@ -1,9 +1,11 @@
 //! `everwatch rate …`
 
 use super::operations::list;
+use super::unknown::hinted;
 use crate::cli::Rate;
 use crate::client::Client;
-use crate::output::{RATES, print};
+use crate::item::Item;
+use crate::output::{self, RATES, print};
 use everwatch_api as api;
 use reqwest::Method;
 
@@ -12,7 +14,13 @@ pub(crate) async fn run(server: &str, verb: Rate) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     match verb {
         Rate::List(watched) => list(client, "/v1/rates?limit=1000", &RATES, &watched).await?,
-        Rate::Describe { key } => print(&described(&client.read::<api::Rate>(&path(&key)).await?)),
+        Rate::Describe { key, shown } => {
+            let list = "/v1/rates?limit=1000";
+            let it: Item<api::Rate> = hinted(client, (list, &key), client.read(&path(&key))).await?;
+            if !output::structured(&it, &shown)? {
+                print(&described(&it));
+            }
+        }
         Rate::Set { key, permits, per, burst } => {
             let settings = api::RateSettings { permits, per, burst };
             let body = serde_json::to_value(settings)?;

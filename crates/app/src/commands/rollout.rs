@@ -2,7 +2,8 @@
 
 use super::observer::read_json;
 use super::operations;
-use crate::cli::{Rollout, Start};
+use super::unknown::hinted;
+use crate::cli::{OutputArgs, Rollout, Start};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, MEMBERS, ROLLOUTS, TerminalStyle, print};
@@ -27,7 +28,7 @@ pub(crate) async fn run(server: &str, verb: Rollout) -> anyhow::Result<()> {
         Rollout::List(watched) => {
             operations::list(client, &format!("/v1/rollouts?limit={ALL}"), &ROLLOUTS, &watched).await
         }
-        Rollout::Describe { name } => describe(client, &name).await,
+        Rollout::Describe { name, shown } => describe(client, &name, &shown).await,
         Rollout::Members { name, state, shown } => {
             output::show(&MEMBERS, &members(client, &name, &state, usize::MAX).await?, &shown)
         }
@@ -80,9 +81,60 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
     if let (Some(members), Some(name)) = (body.as_object_mut(), asked.name) {
         members.insert("name".to_owned(), json!(name));
     }
-    let it: api::Rollout = client.send(Method::POST, "/v1/rollouts", Some(&body)).await?;
+    let started = client.send(Method::POST, "/v1/rollouts", Some(&body)).await;
+    let it: api::Rollout = started.map_err(|error| in_flags(error, asked.patch.is_some()))?;
     print(&told(&it));
     Ok(())
+}
+
+/// The refusal of a rollout, with the flags of the command instead of the members of the request.
+fn in_flags(error: anyhow::Error, is_patch: bool) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(failure) => {
+            let text = text_in_flags(&failure.to_string(), is_patch);
+            failure.replaced(text).into()
+        }
+        Err(error) => error,
+    }
+}
+
+fn text_in_flags(text: &str, is_patch: bool) -> String {
+    let members = "labels, label_selector, namespace, kind, pool, status and q";
+    let flags = "--label, --selector, --namespace, --kind, --pool, --status and --query";
+    let text = text.replace(members, flags);
+    let word = |word: &str| {
+        let name = word.trim_end_matches([':', ';', ',']);
+        flag_of(name, is_patch).map(|flag| format!("{flag}{}", &word[name.len()..]))
+    };
+    text.split(' ').map(|it| word(it).unwrap_or_else(|| it.to_owned())).collect::<Vec<_>>().join(" ")
+}
+
+/// The flag that sets this member of the request.
+fn flag_of(member: &str, is_patch: bool) -> Option<String> {
+    let flag = match member {
+        "/name" => "NAME",
+        "/max_parallel" => "--max-parallel",
+        "/healthy_for" | "healthy_for" => "--healthy-for",
+        "/timeout" => "--timeout",
+        "/on_failure" => "--on-failure",
+        "/selector" => "selection:",
+        "/selector/labels" => "--label",
+        "/selector/label_selector" => "--selector",
+        "/selector/namespace" => "--namespace",
+        "/selector/kind" => "--kind",
+        "/selector/pool" => "--pool",
+        "/selector/status" => "--status",
+        "/selector/q" => "--query",
+        "/patch" => return Some(if is_patch { "--patch" } else { "--set" }.to_owned()),
+        _ => {
+            let inner = member.strip_prefix("/patch/")?;
+            return Some(match is_patch {
+                true => format!("--patch /{inner}"),
+                false => format!("--set {}", inner.replace('/', ".")),
+            });
+        }
+    };
+    Some(flag.to_owned())
 }
 
 /// The patch that sets these members: `spec.every=5s` is `{"spec": {"every": "5s"}}`. A value that is JSON is that JSON.
@@ -125,9 +177,13 @@ async fn members(
     }
 }
 
-async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
+async fn describe(client: &Client, name: &str, shown: &OutputArgs) -> anyhow::Result<()> {
     use MemberState::{Changed, Failed, Reverting, Skipped};
-    let it: api::Rollout = client.read(&path(name)).await?;
+    let list = format!("/v1/rollouts?limit={ALL}");
+    let it: Item<api::Rollout> = hinted(client, (&list, name), client.read(&path(name))).await?;
+    if output::structured(&it, shown)? {
+        return Ok(());
+    }
     let id = it.id.to_string();
     let open = members(client, &id, &[Changed, Skipped, Failed, Reverting], TOLD).await?;
     print(&output::describe_rollout(&it, &open, (TerminalStyle::stdout(), clock::now())));
@@ -137,6 +193,34 @@ async fn describe(client: &Client, name: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_name_flags() {
+        for (told, by_set, by_patch) in [
+            ("/max_parallel is 0: 1 to 1000", "--max-parallel is 0: 1 to 1000", None),
+            (
+                "/timeout is 10s: it must be longer than healthy_for, 30s",
+                "--timeout is 10s: it must be longer than --healthy-for, 30s",
+                None,
+            ),
+            ("/selector no observer matches", "selection: no observer matches", None),
+            (
+                "/selector give at least one of labels, label_selector, namespace, kind, pool, status and q",
+                "selection: give at least one of --label, --selector, --namespace, --kind, --pool, --status and --query",
+                None,
+            ),
+            (
+                "/patch/spec/every at least 10ms (observer a/name)",
+                "--set spec.every at least 10ms (observer a/name)",
+                Some("--patch /spec/every at least 10ms (observer a/name)"),
+            ),
+            ("the body is wrong\n  /name: too long", "the body is wrong\n  NAME: too long", None),
+            ("observer x is a member of rollout y", "observer x is a member of rollout y", None),
+        ] {
+            assert_eq!(text_in_flags(told, false), by_set);
+            assert_eq!(text_in_flags(told, true), by_patch.unwrap_or(by_set));
+        }
+    }
 
     #[test]
     fn members_to_set_make_a_patch() {

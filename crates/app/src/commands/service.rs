@@ -1,6 +1,6 @@
 //! `everwatch service …`, `everwatch rebalance …` and `everwatch chaos …`
 
-use super::unknown::{self, Named};
+use super::unknown::{self, Named, hinted};
 use super::{fan_out, get, operations};
 use crate::cli::{Balance, Chaos, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
 use crate::client::{Client, Failure};
@@ -22,11 +22,15 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
     match verb {
         Service::List { which, watched } => return list(&client, &which, &watched).await,
         Service::Get { names, watched } => {
-            return get::run(&client, &SERVICES, (&names.names, path), &watched).await;
+            return get::run(&client, &SERVICES, (&names.names, path, unknown::SERVICES), &watched).await;
         }
-        Service::Describe(ServiceNames { names }) => {
+        Service::Describe { names: ServiceNames { names }, form } => {
+            let instead = format!("everwatch service get {}", names.join(" "));
+            form.refuse(&instead).map_err(Failure::Usage)?;
             let (client, paper) = (&client, TerminalStyle::stdout());
-            let (told, failed) = fan_out::read(&names, |name| described_service(client, name, paper)).await;
+            let one =
+                |name| hinted(client, (unknown::SERVICES, name), described_service(client, name, paper));
+            let (told, failed) = fan_out::read(&names, one).await;
             print_paragraphs(&told);
             return failed;
         }
@@ -81,7 +85,7 @@ async fn list(client: &Client, which: &WhichServices, watched: &Watched) -> anyh
     }
     let found = operations::counted(client, &path, &SERVICES, watched).await?;
     if found == 0 {
-        unknown::explain(client, Named { pool: which.pool.as_deref(), kind: None }).await;
+        unknown::explain(client, Named { pool: which.pool.as_deref(), ..Named::default() }).await;
     }
     Ok(())
 }

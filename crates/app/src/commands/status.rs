@@ -10,6 +10,14 @@ use serde::de::DeserializeOwned;
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, shown: &OutputArgs) -> anyhow::Result<()> {
+    if shown.output == Output::Name {
+        let text = "`status` has no names: use -o table, json or yaml";
+        return Err(Failure::Usage(text.to_owned()).into());
+    }
+    if shown.no_headers && matches!(shown.output, Output::Table | Output::Wide) {
+        let text = "`status` has no header row: remove --no-headers";
+        return Err(Failure::Usage(text.to_owned()).into());
+    }
     let client = Client::new(server)?;
     let (version, stats, pools, operations, findings, safe_mode) = tokio::try_join!(
         client.read::<Version>("/v1/version"),
@@ -29,10 +37,6 @@ pub(crate) async fn run(server: &str, shown: &OutputArgs) -> anyhow::Result<()> 
     };
     if output::structured(&condition, shown)? {
         return Ok(());
-    }
-    if shown.output == Output::Name {
-        let text = "`status` has no names: use -o table, json or yaml";
-        return Err(Failure::Usage(text.to_owned()).into());
     }
     print(&output::status(&condition, (TerminalStyle::stdout(), clock::now())));
     Ok(())

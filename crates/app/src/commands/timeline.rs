@@ -1,30 +1,27 @@
 //! `everwatch timeline`: what each service held, where observers ran nowhere, and the incidents in which they moved.
 
 use crate::cli::Timeline as Asked;
-use crate::client::Client;
+use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, INCIDENTS, TerminalStyle, note, print, second};
-use everwatch_api::{Timeline, TimelineLane};
+use crate::output::{self, INCIDENTS, Output, Picture, TerminalStyle, note, print, second};
+use everwatch_api::Timeline;
 use everwatch_core::clock::{self, Timestamp};
-use everwatch_core::record::events::EventKind;
-use unicode_width::UnicodeWidthStr as _;
+use everwatch_core::timeline::KEPT;
+use std::time::Duration;
 
-/// The number of columns if the output is not a terminal.
-const COLUMNS: usize = 100;
-/// The minimum number of columns.
-const COLUMNS_MIN: usize = 20;
-/// The width for the names of services and the numbers of observers that they hold now.
-const MARGIN: usize = 30;
-const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-const RED: &str = "\u{1b}[31m";
-const YELLOW: &str = "\u{1b}[33m";
-const PLAIN: &str = "\u{1b}[0m";
+/// By how much the clock of the manager may differ from the clock here.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
+    if asked.shown.output == Output::Name {
+        let text = "`timeline` has no names: use -o table, json or yaml";
+        return Err(Failure::Usage(text.to_owned()).into());
+    }
+    check(asked, clock::now()).map_err(Failure::Usage)?;
     let client = Client::new(server)?;
     let paper = TerminalStyle::stdout();
-    let columns = paper.width.map_or(COLUMNS, |width| width.saturating_sub(MARGIN).max(COLUMNS_MIN));
+    let columns = Picture::columns(paper.width);
     let mut path = format!("/v1/timeline?columns={columns}&since={}", Client::part(&asked.since.to_string()));
     if let Some(until) = asked.until {
         path += &format!("&until={}", Client::part(&until.of(clock::now()).to_string()));
@@ -49,7 +46,7 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
         });
         return Ok(());
     }
-    print(&drawn(&it, columns, paper.colours));
+    print(&Picture::new(&it, columns, ": choose some with --service").text(paper));
     if let Some(since) = it.complete_since.filter(|since| *since > it.since) {
         note(&format!("events before {} are not kept", second(since)));
     }
@@ -61,106 +58,65 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The lanes as bars of blocks, one line for each service name.
-fn drawn(it: &Timeline, columns: usize, colours: bool) -> String {
-    let widest = it.lanes.iter().map(|lane| lane.service.width()).max().unwrap_or(0).clamp(4, 20);
-    let most = it.lanes.iter().flat_map(|lane| &lane.segments).map(|part| part.held_max).max().unwrap_or(0);
-    let (since, until) = (second(it.since), second(it.until));
-    let space = columns.saturating_sub(since.len() + until.len()).max(1);
-    let mut lines = vec![format!("{:widest$}  {since}{:space$}{until}", "", "")];
-    for lane in &it.lanes {
-        let name = output::cut(&lane.service, widest);
-        let now = lane.segments.last().filter(|part| part.until >= it.until).map_or(0, |part| part.held_max);
-        let state = if lane.lives { format!("{now} held") } else { "ended".to_owned() };
-        let pad = " ".repeat(widest.saturating_sub(name.width()));
-        lines.push(format!("{name}{pad}  {}  {state}", bars(it, lane, (columns, most, colours))));
+/// Refuses times that no manager accepts, and names their flags.
+fn check(asked: &Asked, now: Timestamp) -> Result<(), String> {
+    let oldest = now.minus(KEPT + CLOCKS_DIFFER);
+    let cure = "at most 24h are kept: `everwatch events` shows earlier events";
+    let until = asked.until.map(|until| until.of(now));
+    if let Some(until) = until.filter(|until| *until < oldest) {
+        return Err(format!("--until is {}: {cure}", second(until)));
     }
-    if let Some(others) = &it.others {
-        lines.push(format!("{:widest$}  and {} more: choose some with --service", "", others.lanes));
+    let end = until.map_or(now, |until| until.min(now));
+    let since = asked.since.of(end);
+    if since >= end {
+        let end = if until.is_some_and(|until| until <= now) { "--until" } else { "now" };
+        return Err(format!("--since is {}, which is not before {end}", second(since)));
     }
-    lines.push(format!(
-        "{:widest$}  ▁…█ observers held, of {most}  ░ ran nowhere  ▒ ran twice  ✕ service lost  ▾ service stopped",
-        ""
-    ));
-    lines.join("\n")
-}
-
-fn bars(it: &Timeline, lane: &TimelineLane, (columns, most, colours): (usize, u64, bool)) -> String {
-    let span = (it.until.0 - it.since.0).max(1);
-    let all = i64::try_from(columns).unwrap_or(1).max(1);
-    let edge = |column: i64| Timestamp(it.since.0 + span * column / all);
-    let toned = |tone: &str, sign: &str| {
-        if colours { format!("{tone}{sign}{PLAIN}") } else { sign.to_owned() }
-    };
-    let one = |column: i64| {
-        let (begins, ends) = (edge(column), edge(column + 1));
-        let ended = it.marks.iter().find(|mark| {
-            mark.service.as_ref() == Some(&lane.service)
-                && matches!(mark.kind, EventKind::ServiceLost | EventKind::ServiceGone)
-                && mark.at >= begins
-                && mark.at < ends
-        });
-        if let Some(mark) = ended {
-            let is_lost = mark.kind == EventKind::ServiceLost;
-            return if is_lost { toned(RED, "✕") } else { toned(YELLOW, "▾") };
-        }
-        let here: Vec<_> =
-            lane.segments.iter().filter(|part| part.since < ends && part.until > begins).collect();
-        let held = here.iter().map(|part| part.held_max).max().unwrap_or(0);
-        if here.iter().any(|part| part.gap > 0) {
-            return toned(RED, "░");
-        }
-        if here.iter().any(|part| part.overlap > 0) {
-            return toned(YELLOW, "▒");
-        }
-        let level = usize::try_from((held * 8).div_ceil(most.max(1))).unwrap_or(8);
-        level.checked_sub(1).map_or(" ", |level| BARS[level.min(7)]).to_owned()
-    };
-    (0..all).map(one).collect()
+    if since < oldest {
+        return Err(format!("--since is {}: {cure}", second(since)));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everwatch_api::{TimelineMark, TimelineSegment};
+    use crate::cli::OutputArgs;
 
     #[test]
-    fn a_killed_service_is_marked_and_its_gap_is_drawn() {
-        let at = |secs: i64| Timestamp(secs * 1000);
-        let part = |since, until, held, gap| TimelineSegment {
-            since: at(since),
-            until: at(until),
-            held_min: held,
-            held_max: held,
-            gap,
-            overlap: 0,
+    fn times_that_no_manager_accepts_are_refused_by_their_flags() {
+        let now: Timestamp = "2030-01-31T12:00:00Z".parse().unwrap();
+        let told = |since: &str, until: &str| {
+            let asked = Asked {
+                since: since.parse().unwrap(),
+                until: (!until.is_empty()).then(|| until.parse().unwrap()),
+                services: Vec::new(),
+                observer: None,
+                shown: OutputArgs::default(),
+            };
+            check(&asked, now).err().unwrap_or_default()
         };
-        let lane =
-            |service: &str, lives, segments| TimelineLane { service: service.to_owned(), lives, segments };
-        let it = Timeline {
-            since: at(0),
-            until: at(10),
-            complete_since: None,
-            columns: 10,
-            others: None,
-            marks_left_out: 0,
-            lanes: vec![
-                lane("amber", false, vec![part(0, 4, 8, 0), part(4, 5, 8, 8)]),
-                lane("birch", true, vec![part(0, 5, 4, 0), part(5, 10, 12, 0)]),
-            ],
-            marks: vec![TimelineMark {
-                at: at(5),
-                kind: EventKind::ServiceLost,
-                service: Some("amber".to_owned()),
-                text: String::new(),
-            }],
-            incidents: Vec::new(),
-        };
-        let text = drawn(&it, 10, false);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "       1970-01-01T00:00:00Z 1970-01-01T00:00:10Z");
-        assert_eq!(lines[1], "amber  ▆▆▆▆░✕      ended");
-        assert_eq!(lines[2], "birch  ▃▃▃▃▃█████  12 held");
-        assert!(drawn(&it, 10, true).contains("\u{1b}[31m✕\u{1b}[0m"));
+        let kept = "at most 24h are kept: `everwatch events` shows earlier events";
+        for (since, until, error) in [
+            ("15m", "", String::new()),
+            ("24h", "", String::new()),
+            ("23h", "1h", String::new()),
+            ("15m", "2030-02-01T00:00:00Z", String::new()),
+            ("25h", "", format!("--since is 2030-01-30T11:00:00Z: {kept}")),
+            ("24h", "1h", format!("--since is 2030-01-30T11:00:00Z: {kept}")),
+            ("15m", "30h", format!("--until is 2030-01-30T06:00:00Z: {kept}")),
+            (
+                "2030-01-31T11:30:00Z",
+                "1h",
+                "--since is 2030-01-31T11:30:00Z, which is not before --until".to_owned(),
+            ),
+            (
+                "2030-02-01T00:00:00Z",
+                "",
+                "--since is 2030-02-01T00:00:00Z, which is not before now".to_owned(),
+            ),
+        ] {
+            assert_eq!(told(since, until), error, "{since} {until}");
+        }
     }
 }

@@ -1,10 +1,12 @@
-//! Explains why a filter matches nothing: a kind or a pool that does not exist is probably misspelled.
+//! Explains why a filter matches nothing, or why there is no object of a name: names that do not exist are probably
+//! misspelled.
 
 use crate::cli::Filter;
-use crate::client::Client;
+use crate::client::{Client, Failure};
 use crate::output::note;
-use crate::spelling::advice;
-use everwatch_api::{Listed, Observer};
+use crate::requests::service_path;
+use crate::spelling::{advice, nearest};
+use everwatch_api::{Listed, Observer, Service};
 use serde::Deserialize;
 
 /// The parts of a filter that name something.
@@ -12,25 +14,87 @@ use serde::Deserialize;
 pub(super) struct Named<'a> {
     pub(super) kind: Option<&'a str>,
     pub(super) pool: Option<&'a str>,
+    pub(super) service: Option<&'a str>,
 }
 
-/// A kind or a pool that the manager knows.
+/// An object that the manager knows.
 #[derive(Deserialize)]
 struct Known {
+    #[serde(alias = "key")]
     name: String,
+}
+
+/// The lists of objects by whose names users name them.
+pub(super) const OBSERVERS: &str = "/v1/observers?limit=1000";
+pub(super) const SERVICES: &str = "/v1/services?limit=1000";
+
+/// If there is no object of this name, the error also names a similar one of this list.
+pub(super) async fn hinted<T>(
+    client: &Client,
+    (list, name): (&str, &str),
+    read: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let error = match read.await {
+        Ok(it) => return Ok(it),
+        Err(error) => error,
+    };
+    let failure = match error.downcast::<Failure>() {
+        Ok(failure @ Failure::NotFound(_)) => failure,
+        Ok(failure) => return Err(failure.into()),
+        Err(error) => return Err(error),
+    };
+    let known: Vec<String> = match client.read::<Listed<Known>>(list).await {
+        Ok(known) => known.items.into_iter().map(|it| it.name).collect(),
+        Err(_) => Vec::new(),
+    };
+    let near = nearest(name, known.iter().map(String::as_str)).filter(|near| *near != name);
+    Err(match near {
+        Some(near) => {
+            let text = format!("{failure}; did you mean `{near}`?");
+            failure.replaced(text).into()
+        }
+        None => failure.into(),
+    })
 }
 
 impl<'a> Named<'a> {
     pub(super) fn of(filter: &'a Filter) -> Self {
-        Self { kind: filter.kind.as_deref(), pool: filter.pool.as_deref() }
+        let Filter { kind, pool, service, .. } = filter;
+        Self { kind: kind.as_deref(), pool: pool.as_deref(), service: service.as_deref() }
     }
 }
 
 /// Prints a notice for each name that no service and no observer has. Says nothing if the token may not read the names.
 pub(super) async fn explain(client: &Client, named: Named<'_>) {
-    for told in [kind(client, named.kind).await, pool(client, named.pool).await].into_iter().flatten() {
-        note(&told);
-    }
+    let told = [
+        kind(client, named.kind).await,
+        pool(client, named.pool).await,
+        service(client, named.service).await,
+        namespace(client, client.namespace()).await,
+    ];
+    told.into_iter().flatten().for_each(|told| note(&told));
+}
+
+async fn service(client: &Client, service: Option<&str>) -> Option<String> {
+    let key = service?;
+    let found = client.read::<Service>(&service_path(key)).await;
+    // A service that holds nothing is not misspelled.
+    let error = found.err().filter(|error| matches!(error.downcast_ref(), Some(Failure::NotFound(_))))?;
+    let known: Listed<Known> = client.read(SERVICES).await.ok()?;
+    // There may be too many services to name all of them.
+    let advice = match nearest(key, known.items.iter().map(|it| it.name.as_str())) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`everwatch service list` shows all services".to_owned(),
+    };
+    Some(format!("{error:#}; {advice}"))
+}
+
+async fn namespace(client: &Client, namespace: Option<&str>) -> Option<String> {
+    let name = namespace?;
+    let known: Listed<Known> = client.read("/v1/namespaces?limit=1000").await.ok()?;
+    let known: Vec<&str> = known.items.iter().map(|it| it.name.as_str()).collect();
+    let is_unknown = !known.contains(&name);
+    is_unknown.then(|| format!("there is no namespace `{name}`; {}", advice(name, "namespaces", &known)))
 }
 
 async fn kind(client: &Client, kind: Option<&str>) -> Option<String> {

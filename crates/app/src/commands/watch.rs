@@ -1,6 +1,6 @@
 //! `--watch`: redraws the table on a terminal; otherwise prints one line for each change.
 
-use crate::client::{Client, Failure};
+use crate::client::Client;
 use crate::item::Item;
 use crate::live;
 use crate::output::{self, Lines, Output, OutputArgs, Root, TerminalStyle, View, note, print};
@@ -42,7 +42,7 @@ pub(super) async fn run<T: Clone + Serialize>(
                     }
                     shown.now(&items)?;
                 }
-                Err(error) if is_passing(&error) => {
+                Err(error) if live::is_passing(&error) => {
                     if !std::mem::replace(&mut lost, true) {
                         note(&format!("{error:#}; trying again"));
                     }
@@ -53,12 +53,8 @@ pub(super) async fn run<T: Clone + Serialize>(
     };
     tokio::select! {
         ended = looking => ended,
-        () = live::events(client, &changed) => Ok(()),
+        () = live::notify(client, &changed) => Ok(()),
     }
-}
-
-fn is_passing(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Failure::Unreachable(_) | Failure::Failed(_)))
 }
 
 /// What was shown last, and where.
@@ -104,6 +100,9 @@ impl<'a, T: Clone + Serialize> Shown<'a, T> {
                 let all = gists(*form, items);
                 let fresh = changes(form.0, (known, &all), items);
                 tell(*form, (lines, known.is_empty()), &fresh)?;
+                if known.is_empty() {
+                    output::warn_of_columns(items, form.2);
+                }
                 *known = all;
             }
         }

@@ -17,6 +17,10 @@ impl Path {
         &self.text
     }
 
+    fn selects(&self, root: &Value) -> bool {
+        !self.path.query(root).is_empty()
+    }
+
     /// The selected values as text: a string without its quotes, nothing for `null`, anything else as JSON.
     pub(crate) fn values(&self, root: &Value) -> Vec<String> {
         let text = |value: &Value| match value {
@@ -179,11 +183,21 @@ impl CustomColumn {
         Ok(Self { head: head.trim().to_owned(), path: path.parse()? })
     }
 
-    /// The values of an object, comma-separated; a dash if there are none.
+    /// Whether the path leads to a value of this object, which may be null.
+    pub(super) fn selects(&self, of: &Value) -> bool {
+        self.path.selects(of)
+    }
+
+    /// The head and the path, as the user wrote them.
+    pub(super) fn text(&self) -> String {
+        format!("{}:{}", self.head, self.path.text())
+    }
+
+    /// The values of an object, comma-separated; `<none>` if there are none, as kubectl prints it.
     pub(super) fn cell(&self, of: &Value) -> String {
         let values: Vec<String> =
             self.path.values(of).into_iter().filter(|value| !value.is_empty()).collect();
-        Some(values.join(",")).filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
+        Some(values.join(",")).filter(|text| !text.is_empty()).unwrap_or_else(|| "<none>".to_owned())
     }
 }
 
@@ -270,7 +284,10 @@ mod tests {
         assert_eq!(heads, ["NAME", "X", "N"]);
         let of = json!({"name": "one", "items": {"a": 1, "b": "y"}, "n": null});
         let cells: Vec<_> = columns.iter().map(|column| column.cell(&of)).collect();
-        assert_eq!(cells, ["one", "1,y", "-"]);
+        assert_eq!(cells, ["one", "1,y", "<none>"]);
+        let misspelled = CustomColumn::all("NAME:.nmae").unwrap();
+        assert_eq!((misspelled[0].cell(&of).as_str(), misspelled[0].selects(&of)), ("<none>", false));
+        assert!(columns[2].selects(&of), "null is a value");
         for wrong in ["", "NAME", ":.name", "NAME:.name,", "NAME:"] {
             CustomColumn::all(wrong).unwrap_err();
         }

@@ -1,6 +1,8 @@
 //! Maps each key to an action, depending on the mode.
 
-use super::model::{Effect, Focus, Mode, Model, Query, Verb};
+use super::body::Body;
+use super::model::{Effect, Mode, Model, Query, Verb};
+use super::target::Focus;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// The longest filter.
@@ -15,6 +17,11 @@ impl Model {
             return if key.code == KeyCode::Char('c') { vec![Effect::Quit] } else { Vec::new() };
         }
         match std::mem::replace(&mut self.mode, Mode::Browse) {
+            Mode::Browse if key.code == KeyCode::Char('?') => {
+                self.mode = Mode::Help;
+                Vec::new()
+            }
+            Mode::Browse if !matches!(self.body, Body::Lists) => self.view_key(key.code),
             Mode::Browse => self.browse(key.code),
             Mode::Help => Vec::new(),
             Mode::Typing(text) => self.typed(text, key.code),
@@ -27,6 +34,10 @@ impl Model {
                     Vec::new()
                 }
             },
+            Mode::Details { target, .. } if matches!(key.code, KeyCode::Char('l' | 'e')) => {
+                let letter = if key.code == KeyCode::Char('l') { 'l' } else { 'e' };
+                self.open(letter, Some(target)).unwrap_or_default()
+            }
             Mode::Details { target, text, from } => {
                 let last = text.lines().count().saturating_sub(1);
                 let from = match key.code {
@@ -48,7 +59,7 @@ impl Model {
     fn browse(&mut self, key: KeyCode) -> Vec<Effect> {
         match key {
             KeyCode::Char('q') => return vec![Effect::Quit],
-            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
+            KeyCode::Char('h') => self.mode = Mode::Help,
             KeyCode::Tab | KeyCode::BackTab => self.focus = self.other(),
             KeyCode::Char('/') => self.mode = Mode::Typing(self.query.filter.clone()),
             KeyCode::Enter => {
@@ -72,6 +83,9 @@ impl Model {
     }
 
     fn letter(&mut self, letter: char) -> Vec<Effect> {
+        if let Some(effects) = self.open(letter, self.selected(self.focus)) {
+            return effects;
+        }
         let verb = match (self.focus, letter) {
             (Focus::Observers, 'd') => Verb::Delete,
             (Focus::Observers, 'p') => Verb::Pause,

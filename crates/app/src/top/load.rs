@@ -1,15 +1,21 @@
 //! Sends the model's requests to the manager: loads data and performs actions.
 
-use super::model::{Focus, Query, Target, Trouble, Verb, Wish};
+use super::feed::wrapped;
+use super::model::{Query, Trouble, Verb, Wish};
 use super::seen::{Observer, Page, Pool, SafeMode, Seen, Service, Stats};
+use super::target::{Focus, Target};
+use super::timeline::Span;
 use crate::client::{Client, Failure};
-use crate::output::TerminalStyle;
+use crate::item::Item;
+use crate::output::{INCIDENTS, Lines, OutputArgs, Picture, TerminalStyle, Tone, TonedLine, cut, second};
 use crate::requests::{described_observer, described_service, path as path_of, service_path};
 use everwatch_api as api;
+use everwatch_core::clock;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 use tokio::time::timeout;
+use unicode_width::UnicodeWidthStr as _;
 
 /// A manager that takes longer to answer counts as unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -45,6 +51,53 @@ pub(super) async fn describe(client: &Client, target: &Target, width: usize) -> 
         Focus::Observers => within(described_observer(client, &target.id, paper)).await,
         Focus::Services => within(described_service(client, &target.id, paper)).await,
     }
+}
+
+/// The timeline and its incidents, the newest first, as lines of at most this width.
+pub(super) async fn timeline(client: &Client, span: Span, width: usize) -> Result<Vec<TonedLine>, Trouble> {
+    let columns = Picture::columns(Some(width));
+    let path = format!("/v1/timeline?columns={columns}&since={}", span.words().0);
+    within(async { pictured(&client.read(&path).await?, (columns, width)) }).await
+}
+
+/// The lines of a timeline with this many columns, at this width.
+pub(super) fn pictured(
+    it: &api::Timeline,
+    (columns, width): (usize, usize),
+) -> anyhow::Result<Vec<TonedLine>> {
+    let plain = |text: &str| vec![(Tone::Plain, cut(text, width))];
+    if it.lanes.is_empty() {
+        return Ok(vec![plain("no service ran in this time")]);
+    }
+    let Picture { lanes, legend, .. } = Picture::new(it, columns, "");
+    let mut lines = lanes;
+    lines.extend(legend_lines(&legend, width));
+    if let Some(since) = it.complete_since.filter(|since| *since > it.since) {
+        lines.push(plain(&format!("events before {} are not kept", second(since))));
+    }
+    lines.push(plain(""));
+    let incidents = it.incidents.iter().rev().cloned().map(Item::new).collect::<anyhow::Result<Vec<_>>>()?;
+    if incidents.is_empty() {
+        lines.push(plain("no incidents"));
+        return Ok(lines);
+    }
+    let paper = TerminalStyle { width: None, colours: false };
+    let table = Lines::new(&INCIDENTS, &OutputArgs::default(), paper).page(&incidents, clock::now());
+    let rows = table.lines().flat_map(|row| wrapped(row, width));
+    lines.extend(rows.map(|row| vec![(Tone::Plain, row)]));
+    Ok(lines)
+}
+
+/// The legend, divided between its signs where a line is full.
+fn legend_lines(legend: &str, width: usize) -> Vec<TonedLine> {
+    let mut lines: Vec<String> = Vec::new();
+    for sign in legend.split("  ").filter(|sign| !sign.is_empty()) {
+        match lines.last_mut() {
+            Some(line) if line.width() + 2 + sign.width() <= width => line.push_str(&format!("  {sign}")),
+            _ => lines.push(sign.to_owned()),
+        }
+    }
+    lines.iter().map(|text| vec![(Tone::Plain, cut(text, width))]).collect()
 }
 
 /// Performs the action and returns the resulting state as text.

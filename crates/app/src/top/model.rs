@@ -1,7 +1,12 @@
 //! The state of the screen. Each input changes the state and returns effects. Independent of terminal, HTTP
 //! and clock.
 
+use super::body::Body;
+use super::feed::{FeedPart, Subject};
 use super::seen::Seen;
+use super::target::{Focus, Target};
+use super::timeline::Span;
+use crate::output::TonedLine;
 use crossterm::event::KeyEvent;
 use everwatch_core::clock::Timestamp;
 use std::time::Duration;
@@ -59,20 +64,6 @@ impl Sort {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Focus {
-    Services,
-    Observers,
-}
-
-/// One thing on the screen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) what: Focus,
-    pub(super) id: String,
-    pub(super) name: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Delete,
     Pause,
@@ -115,6 +106,11 @@ pub(super) enum Effect {
     Load(Query),
     Describe(Target),
     Do(Wish),
+    /// Read and follow a log or events; ends what was followed before.
+    Follow(Subject),
+    /// End what is followed.
+    Unfollow,
+    Timeline(Span),
     Quit,
 }
 
@@ -132,12 +128,16 @@ pub(super) enum Input {
     Key(KeyEvent),
     /// The number of observer rows that fit the screen has changed.
     Rows(usize),
+    /// The columns and lines that fit a view in place of the lists.
+    Room(usize, usize),
     /// An event arrived, or the reload interval has passed.
     Changed,
     Tick(Timestamp),
     Loaded(Query, Result<Box<Seen>, Trouble>),
     Described(Target, Result<String, Trouble>),
     Done(Wish, Result<String, Trouble>),
+    Fed(Subject, FeedPart),
+    Timeline(Span, Result<Vec<TonedLine>, Trouble>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,7 +181,10 @@ pub(super) struct Model {
     /// The selected rows.
     pub(super) service: usize,
     pub(super) observer: usize,
+    pub(super) body: Body,
     pub(super) mode: Mode,
+    /// The columns and lines that fit a view in place of the lists.
+    pub(super) room: (usize, usize),
     pub(super) said: Option<Said>,
     said_at: Timestamp,
     /// The query that the shown observers belong to.
@@ -203,7 +206,9 @@ impl Model {
             focus: Focus::Observers,
             service: 0,
             observer: 0,
+            body: Body::Lists,
             mode: Mode::Browse,
+            room: (1, 1),
             said: None,
             said_at: now,
             shown: Query::default(),
@@ -222,17 +227,27 @@ impl Model {
                 self.query.rows = rows.max(1);
                 self.load()
             }
+            Input::Room(columns, lines) => {
+                self.room = (columns, lines);
+                self.body.resize(self.room);
+                self.timeline_if_due()
+            }
             Input::Changed => self.load(),
             Input::Tick(now) => {
                 self.now = now;
                 if now.since(self.said_at) > SAID_FOR {
                     self.said = None;
                 }
-                Vec::new()
+                self.timeline_if_due()
             }
             Input::Loaded(query, outcome) => self.on_loaded(&query, outcome),
             Input::Described(target, outcome) => self.on_described(&target, outcome),
             Input::Done(wish, outcome) => self.on_done(&wish, outcome),
+            Input::Fed(subject, part) => {
+                self.on_fed(&subject, part);
+                Vec::new()
+            }
+            Input::Timeline(span, outcome) => self.on_timeline(span, outcome),
         }
     }
 
@@ -299,7 +314,7 @@ impl Model {
         self.link = Link::Up;
     }
 
-    fn say(&mut self, said: Said) {
+    pub(super) fn say(&mut self, said: Said) {
         (self.said, self.said_at) = (Some(said), self.now);
     }
 

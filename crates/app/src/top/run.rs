@@ -1,5 +1,7 @@
 //! The event loop: reads keys, answers and time, and performs effects. Restores the terminal however it ends.
 
+use super::feed::{FeedPart, Subject};
+use super::follow::follow;
 use super::load;
 use super::model::{Effect, Input, Model};
 use super::view;
@@ -15,12 +17,15 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep_until};
 
 /// How often the screen is redrawn, so that ages stay current.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How many parts of a feed may wait to be drawn. A manager that sends faster waits.
+const PARTS_MAX: usize = 64;
 
 /// The terminal in full-screen mode. Dropping it restores the terminal.
 struct Screen(DefaultTerminal);
@@ -58,26 +63,62 @@ pub(crate) async fn run(server: &str) -> anyhow::Result<()> {
     }
 }
 
+/// What is followed in the background. Dropping it ends that.
+struct Followed {
+    subject: Subject,
+    parts: mpsc::Receiver<FeedPart>,
+    _task: JoinSet<()>,
+}
+
+impl Followed {
+    fn start(client: &Arc<Client>, subject: Subject) -> Self {
+        let (sender, parts) = mpsc::channel(PARTS_MAX);
+        let (mut task, client, followed) = (JoinSet::new(), Arc::clone(client), subject.clone());
+        task.spawn(async move { follow(&client, &followed, &sender).await });
+        Self { subject, parts, _task: task }
+    }
+
+    /// The next part and those that wait behind it; never ready after the last one.
+    async fn next(followed: &mut Option<Self>) -> Vec<Input> {
+        let Some(it) = followed else { return std::future::pending().await };
+        let Some(first) = it.parts.recv().await else { return std::future::pending().await };
+        let mut parts = vec![first];
+        while let Ok(part) = it.parts.try_recv() {
+            parts.push(part);
+            if parts.len() >= PARTS_MAX {
+                break;
+            }
+        }
+        parts.into_iter().map(|part| Input::Fed(it.subject.clone(), part)).collect()
+    }
+}
+
 async fn go_on(terminal: &mut DefaultTerminal, client: Arc<Client>, server: &str) -> anyhow::Result<()> {
     let mut model = Model::new(server, clock::now());
     let (changed, mut keys) = (Arc::new(Notify::new()), EventStream::new());
     let mut work: JoinSet<Option<Input>> = JoinSet::new();
     let (heard, follower) = (Arc::clone(&changed), Arc::clone(&client));
     work.spawn(async move {
-        live::events(&follower, &heard).await;
+        live::notify(&follower, &heard).await;
         None
     });
     let (mut ticks, mut looked, mut heard) = (interval(TICK), Instant::now(), false);
     let mut inputs = vec![Input::Changed];
+    let mut followed = None;
     loop {
         let size = terminal.size()?;
-        inputs.push(Input::Rows(view::rows(size, &model)));
+        let (width, height) = view::room(size);
+        inputs.extend([Input::Rows(view::rows(size, &model)), Input::Room(width, height)]);
         for effect in inputs.drain(..).flat_map(|input| model.on(input)).collect::<Vec<_>>() {
-            if effect == Effect::Quit {
-                return Ok(());
+            match effect {
+                Effect::Quit => return Ok(()),
+                Effect::Follow(subject) => followed = Some(Followed::start(&client, subject)),
+                Effect::Unfollow => followed = None,
+                effect => {
+                    let client = Arc::clone(&client);
+                    work.spawn(async move { carry_out(&client, effect, width).await });
+                }
             }
-            let (client, width) = (Arc::clone(&client), view::details_width(size));
-            work.spawn(async move { carry_out(&client, effect, width).await });
         }
         terminal.draw(|frame| view::draw(frame, &model, colours_wanted()))?;
         // Reloads soon after an event, otherwise after the reload interval.
@@ -85,6 +126,7 @@ async fn go_on(terminal: &mut DefaultTerminal, client: Arc<Client>, server: &str
         tokio::select! {
             key = keys.next() => inputs.extend(input_of(&key.context("the terminal has gone")??)),
             Some(done) = work.join_next() => inputs.extend(done?),
+            parts = Followed::next(&mut followed) => inputs.extend(parts),
             _ = ticks.tick() => inputs.push(Input::Tick(clock::now())),
             () = changed.notified(), if !heard => heard = true,
             () = sleep_until(due) => {
@@ -105,7 +147,7 @@ fn input_of(event: &Event) -> Option<Input> {
 
 async fn carry_out(client: &Client, effect: Effect, width: usize) -> Option<Input> {
     Some(match effect {
-        Effect::Quit => return None,
+        Effect::Quit | Effect::Follow(_) | Effect::Unfollow => return None,
         Effect::Load(query) => {
             let seen = load::screen(client, &query).await;
             Input::Loaded(query, seen)
@@ -117,6 +159,10 @@ async fn carry_out(client: &Client, effect: Effect, width: usize) -> Option<Inpu
         Effect::Do(wish) => {
             let done = load::carry_out(client, &wish).await;
             Input::Done(wish, done)
+        }
+        Effect::Timeline(span) => {
+            let lines = load::timeline(client, span, width).await;
+            Input::Timeline(span, lines)
         }
     })
 }

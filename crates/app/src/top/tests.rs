@@ -1,10 +1,13 @@
 //! Tests of the screen as a transcript: inputs, the effects of the model, and the drawn text.
 
 mod drawing;
+mod pictures;
 mod steering;
+mod viewing;
 
-use super::model::{Effect, Focus, Input, Model, Query, Target, Trouble};
+use super::model::{Effect, Input, Model, Query, Trouble};
 use super::seen::{Named, Observer, Page, Pool, SafeMode, Seen, Service, Stats};
+use super::target::{Focus, Target};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use everwatch_core::clock::Timestamp;
 use std::collections::BTreeMap;

@@ -2,7 +2,9 @@
 
 mod overlays;
 mod rows;
+mod views;
 
+use super::body::Body;
 use super::model::{Link, Mode, Model, Said};
 use super::seen::{Seen, Stats};
 use crate::output::{Tone, age, line};
@@ -55,8 +57,9 @@ pub(super) fn rows(size: Size, model: &Model) -> usize {
     usize::from(size.height.saturating_sub(FIXED + service_rows(size, model)).max(1))
 }
 
-pub(super) fn details_width(size: Size) -> usize {
-    usize::from(size.width.saturating_sub(4).max(20))
+/// The columns and lines that fit a view in place of the lists: without the header, the message, the keys, and the border.
+pub(super) fn room(size: Size) -> (usize, usize) {
+    (usize::from(size.width.saturating_sub(4).max(20)), usize::from(size.height.saturating_sub(7).max(1)))
 }
 
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, colours: bool) {
@@ -76,8 +79,15 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, colours: bool) {
     ]);
     let [header, upper, lower, message, keys] = parts.areas(area);
     draw_header(frame, header, model, paint);
-    frame.render_widget(Paragraph::new(rows::services(model, upper, paint)), upper);
-    frame.render_widget(Paragraph::new(rows::observers(model, lower, paint)), lower);
+    let middle = Rect { height: area.height - 5, y: 3, ..area };
+    match &model.body {
+        Body::Lists => {
+            frame.render_widget(Paragraph::new(rows::services(model, upper, paint)), upper);
+            frame.render_widget(Paragraph::new(rows::observers(model, lower, paint)), lower);
+        }
+        Body::Feed(feed) => views::feed(frame, middle, feed, paint),
+        Body::Timeline(timeline) => views::timeline(frame, middle, timeline, paint),
+    }
     frame.render_widget(Paragraph::new(message_line(model, paint)), message);
     frame.render_widget(Paragraph::new(overlays::keys(model, usize::from(keys.width), paint)), keys);
     let middle = Rect { height: area.height - 4, y: 3, ..area };

@@ -86,6 +86,8 @@ pub async fn filters_hold_together(store: &dyn Store) {
     assert_eq!(listed(store, pool).await, ["Web-1"]);
     let held = Filter { service: Some(service_id(9)), ..Filter::default() };
     assert_eq!(listed(store, held).await, ["web_2"]);
+    let nobody = Filter { service: Some(service_id(0)), ..Filter::default() };
+    assert_eq!(listed(store, nobody).await, [""; 0], "a service that does not exist holds nothing");
     let runs = Filter { status: vec![Status::Processing, Status::Failed], ..Filter::default() };
     assert_eq!(listed(store, runs).await, ["web_2"]);
 }

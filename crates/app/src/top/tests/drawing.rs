@@ -8,7 +8,7 @@ use ratatui::backend::TestBackend;
 use ratatui::layout::Size;
 
 /// The screen as text, and whether any cell of it has a color.
-fn drawn(model: &mut Model, (width, height): (u16, u16)) -> String {
+pub(super) fn drawn(model: &mut Model, (width, height): (u16, u16)) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     model.query.rows = view::rows(Size { width, height }, model);
     terminal.draw(|frame| view::draw(frame, model, false)).unwrap();

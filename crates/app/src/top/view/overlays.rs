@@ -1,50 +1,64 @@
 //! Draws the overlays above the lists, and the line of keys at the bottom.
 
 use super::Paint;
-use crate::top::model::{Focus, Mode, Model, Target, Verb, Wish};
+use crate::top::body::Body;
+use crate::top::feed::Subject;
+use crate::top::model::{Mode, Model, Verb, Wish};
+use crate::top::target::{Focus, Target};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 use unicode_width::UnicodeWidthStr as _;
 
+/// It fits a terminal of 80 columns and 24 rows.
 const HELP: &str = "\
 Everywhere
-  Tab         services or observers        ?   this help
-  ↑ ↓  j k    select                       q   quit
-  PgUp PgDn   page                         g   go to the first row
-  Enter       show details and recent events of the selected row
+  Tab  services or observers             ?  this help       q  quit, or back
+  ↑ ↓  select, scroll (also PgUp PgDn j k Space)            g  first row
+  Enter  details and recent events       e  events          E  events of all
+  T  timeline of all services
 
 Observers
-  /   filter: part of a name, or status=Failed service=s1 pool=… kind=… label=value
-  s   sort by name or by age               Esc clear the filter
-  p   pause       r   resume               R   restart
-  m   move        t   retry (if failed)    d   delete (asks first)
-
+  /  filter: part of a name, or status= kind= pool= service= label=value
+  s  sort by name or by age              l  log             Esc  clear filter
+  p  pause            r  resume          R  restart         m  move
+  t  retry (if failed)                   d  delete (asks first)
 Services
-  c   cordon: accept no more observers     u   uncordon
-  D   drain: hand over all (asks first)    o   its observers";
+  c  cordon: accept no more observers    u  uncordon        o  its observers
+  D  drain: hand over all (asks first)
+
+Logs, events and timeline
+  f  follow new lines, or pause          w  wrap or cut     G  last line
+  + -  longer or shorter timeline                           Esc  back to lists";
 
 /// The keys of the current mode. If not all fit, the help shows the rest.
 pub(super) fn keys(model: &Model, width: usize, paint: Paint) -> Line<'static> {
+    let of_view = view_keys(&model.body);
     let keys: &[(&str, &str)] = match (&model.mode, model.focus) {
+        (Mode::Browse, _) if !matches!(model.body, Body::Lists) => &of_view,
         (Mode::Typing(_), _) => &[("Enter", "filter"), ("Esc", "cancel")],
         (Mode::Asking(_), _) => &[("y", "yes"), ("n", "no")],
-        (Mode::Details { .. }, _) => &[("↑↓", "scroll"), ("Esc", "back")],
+        (Mode::Details { .. }, _) => &[("↑↓", "scroll"), ("l", "log"), ("e", "events"), ("Esc", "back")],
         (Mode::Help, _) => &[("any key", "back")],
         (Mode::Browse, Focus::Observers) => &[
             ("/", "filter"),
+            ("l", "log"),
+            ("e", "events"),
+            ("T", "timeline"),
+            ("Tab", "services"),
             ("s", "sort"),
             ("d", "delete"),
             ("p", "pause"),
             ("r", "resume"),
             ("R", "restart"),
-            ("Tab", "services"),
             ("m", "move"),
             ("t", "retry"),
             ("Enter", "details"),
         ],
         (Mode::Browse, Focus::Services) => &[
+            ("e", "events"),
+            ("T", "timeline"),
             ("c", "cordon"),
             ("u", "uncordon"),
             ("D", "drain"),
@@ -53,8 +67,11 @@ pub(super) fn keys(model: &Model, width: usize, paint: Paint) -> Line<'static> {
             ("Enter", "details"),
         ],
     };
-    let always: &[(&str, &str)] =
-        if model.mode == Mode::Browse { &[("?", "help"), ("q", "quit")] } else { &[] };
+    let always: &[(&str, &str)] = match (&model.mode, &model.body) {
+        (Mode::Browse, Body::Lists) => &[("?", "help"), ("q", "quit")],
+        (Mode::Browse, Body::Feed(_) | Body::Timeline(_)) => &[("Esc", "back"), ("?", "help")],
+        _ => &[],
+    };
     let size = |(key, does): &(&str, &str)| key.width() + does.width() + 3;
     let mut room = width + 2 - always.iter().map(size).sum::<usize>();
     let fitting = keys.iter().take_while(|it| {
@@ -66,6 +83,24 @@ pub(super) fn keys(model: &Model, width: usize, paint: Paint) -> Line<'static> {
         [Span::styled(*key, paint.bold()), Span::styled(format!(" {does}  "), paint.dim())]
     };
     Line::from(fitting.chain(always).flat_map(each).collect::<Vec<_>>())
+}
+
+fn view_keys(body: &Body) -> Vec<(&'static str, &'static str)> {
+    let feed = match body {
+        Body::Lists => return Vec::new(),
+        Body::Timeline(_) => {
+            return vec![("+", "longer"), ("-", "shorter"), ("↑↓", "scroll"), ("E", "events of all")];
+        }
+        Body::Feed(feed) => feed,
+    };
+    let follow = if feed.follows { "pause" } else { "follow" };
+    let mut keys = vec![("f", follow), ("w", "wrap"), ("↑↓", "scroll"), ("g", "first"), ("G", "last")];
+    match &feed.subject {
+        Subject::Log(_) => keys.push(("e", "events")),
+        Subject::Events(Some(target)) if target.what == Focus::Observers => keys.push(("l", "log")),
+        Subject::Events(_) => {}
+    }
+    keys
 }
 
 /// A rectangle in the middle of `area` with at most this size.
@@ -116,8 +151,10 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, shown: (&Target, &str, 
 }
 
 pub(super) fn help(frame: &mut Frame<'_>, area: Rect, paint: Paint) {
-    let lines: Vec<_> = HELP.lines().map(Line::raw).collect();
-    let area = centred(area, 86, u16::try_from(lines.len() + 2).unwrap_or(u16::MAX));
+    let heading = |line: &str| !line.starts_with(' ');
+    let line = |line| if heading(line) { Line::styled(line, paint.bold()) } else { Line::raw(line) };
+    let lines: Vec<_> = HELP.lines().map(line).collect();
+    let area = centred(area, 80, u16::try_from(lines.len() + 2).unwrap_or(u16::MAX));
     let block = Block::bordered().title(Line::styled(" Keys ", paint.bold()));
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines).block(block), area);

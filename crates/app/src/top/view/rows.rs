@@ -2,8 +2,9 @@
 
 use super::{Paint, bar, fullness, number};
 use crate::output::{Tone, age, cut, line};
-use crate::top::model::{Focus, Model};
+use crate::top::model::Model;
 use crate::top::seen::{Observer, Service};
+use crate::top::target::Focus;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};

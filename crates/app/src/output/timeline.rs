@@ -1,0 +1,166 @@
+//! The text picture of a timeline: one lane of blocks for each service name, with a mark where observers ran nowhere or
+//! twice and where the service ended.
+
+use super::table::{Tone, cut};
+use super::{TerminalStyle, second};
+use everwatch_api::{Timeline, TimelineLane};
+use everwatch_core::clock::Timestamp;
+use everwatch_core::record::events::EventKind;
+use unicode_width::UnicodeWidthStr as _;
+
+/// The number of columns if the output is not a terminal.
+const COLUMNS: usize = 100;
+/// The minimum number of columns.
+const COLUMNS_MIN: usize = 20;
+/// The width for the names of services and the numbers of observers that they hold now.
+const MARGIN: usize = 30;
+const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+
+/// A line in parts, each with its tone.
+pub(crate) type TonedLine = Vec<(Tone, String)>;
+
+/// A timeline as text.
+pub(crate) struct Picture {
+    /// The times at both ends, and the lanes.
+    pub(crate) lanes: Vec<TonedLine>,
+    /// What the signs mean, with two spaces between them.
+    pub(crate) legend: String,
+    /// The width before the blocks.
+    indent: usize,
+}
+
+impl Picture {
+    /// The number of columns of a picture that fits this width.
+    pub(crate) fn columns(width: Option<usize>) -> usize {
+        width.map_or(COLUMNS, |width| width.saturating_sub(MARGIN).max(COLUMNS_MIN))
+    }
+
+    /// `choice` says how to choose lanes if some are left out.
+    pub(crate) fn new(it: &Timeline, columns: usize, choice: &str) -> Self {
+        let widest = it.lanes.iter().map(|lane| lane.service.width()).max().unwrap_or(0).clamp(4, 20);
+        let held = it.lanes.iter().flat_map(|lane| &lane.segments).map(|part| part.held_max);
+        let most = held.max().unwrap_or(0);
+        let (since, until) = (second(it.since), second(it.until));
+        let space = columns.saturating_sub(since.len() + until.len()).max(1);
+        let plain = |text: String| vec![(Tone::Plain, text)];
+        let mut lanes = vec![plain(format!("{:widest$}  {since}{:space$}{until}", "", ""))];
+        for lane in &it.lanes {
+            let name = cut(&lane.service, widest);
+            let now =
+                lane.segments.last().filter(|part| part.until >= it.until).map_or(0, |part| part.held_max);
+            let state = if lane.lives { format!("{now} held") } else { "ended".to_owned() };
+            let pad = " ".repeat(widest.saturating_sub(name.width()));
+            let mut line = plain(format!("{name}{pad}  "));
+            line.extend(bars(it, lane, (columns, most)));
+            line.push((Tone::Plain, format!("  {state}")));
+            lanes.push(line);
+        }
+        if let Some(others) = &it.others {
+            lanes.push(plain(format!("{:widest$}  and {} more{choice}", "", others.lanes)));
+        }
+        let legend = format!(
+            "▁…█ observers held, of {most}  ░ ran nowhere  ▒ ran twice  ✕ service lost  ▾ service stopped"
+        );
+        Self { lanes, legend, indent: widest + 2 }
+    }
+
+    /// All lines for this terminal.
+    pub(crate) fn text(&self, paper: TerminalStyle) -> String {
+        let painted = |line: &TonedLine| line.iter().map(|(tone, text)| tone.paint(text, paper)).collect();
+        let legend = format!("{:indent$}{}", "", self.legend, indent = self.indent);
+        self.lanes.iter().map(painted).chain([legend]).collect::<Vec<String>>().join("\n")
+    }
+}
+
+/// The blocks of a lane. Plain neighbors are one part.
+fn bars(it: &Timeline, lane: &TimelineLane, (columns, most): (usize, u64)) -> TonedLine {
+    let span = (it.until.0 - it.since.0).max(1);
+    let all = i64::try_from(columns).unwrap_or(1).max(1);
+    let edge = |column: i64| Timestamp(it.since.0 + span * column / all);
+    let mut parts = TonedLine::new();
+    for column in 0..all {
+        let (tone, sign) = block(it, lane, (edge(column), edge(column + 1)), most);
+        match parts.last_mut() {
+            Some((Tone::Plain, text)) if tone == Tone::Plain => text.push_str(sign),
+            _ => parts.push((tone, sign.to_owned())),
+        }
+    }
+    parts
+}
+
+/// The sign of one column.
+fn block(
+    it: &Timeline,
+    lane: &TimelineLane,
+    (begins, ends): (Timestamp, Timestamp),
+    most: u64,
+) -> (Tone, &'static str) {
+    let ended = it.marks.iter().find(|mark| {
+        mark.service.as_ref() == Some(&lane.service)
+            && matches!(mark.kind, EventKind::ServiceLost | EventKind::ServiceGone)
+            && mark.at >= begins
+            && mark.at < ends
+    });
+    if let Some(mark) = ended {
+        let is_lost = mark.kind == EventKind::ServiceLost;
+        return if is_lost { (Tone::Bad, "✕") } else { (Tone::Wait, "▾") };
+    }
+    let here: Vec<_> = lane.segments.iter().filter(|part| part.since < ends && part.until > begins).collect();
+    let held = here.iter().map(|part| part.held_max).max().unwrap_or(0);
+    if here.iter().any(|part| part.gap > 0) {
+        return (Tone::Bad, "░");
+    }
+    if here.iter().any(|part| part.overlap > 0) {
+        return (Tone::Wait, "▒");
+    }
+    let level = usize::try_from((held * 8).div_ceil(most.max(1))).unwrap_or(8);
+    let sign = level.checked_sub(1).and_then(|level| BARS.get(level.min(7))).copied().unwrap_or(" ");
+    (Tone::Plain, sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everwatch_api::{TimelineMark, TimelineSegment};
+
+    #[test]
+    fn a_killed_service_is_marked_and_its_gap_is_drawn() {
+        let at = |secs: i64| Timestamp(secs * 1000);
+        let part = |since, until, held, gap| TimelineSegment {
+            since: at(since),
+            until: at(until),
+            held_min: held,
+            held_max: held,
+            gap,
+            overlap: 0,
+        };
+        let lane =
+            |service: &str, lives, segments| TimelineLane { service: service.to_owned(), lives, segments };
+        let it = Timeline {
+            since: at(0),
+            until: at(10),
+            complete_since: None,
+            columns: 10,
+            others: None,
+            marks_left_out: 0,
+            lanes: vec![
+                lane("amber", false, vec![part(0, 4, 8, 0), part(4, 5, 8, 8)]),
+                lane("birch", true, vec![part(0, 5, 4, 0), part(5, 10, 12, 0)]),
+            ],
+            marks: vec![TimelineMark {
+                at: at(5),
+                kind: EventKind::ServiceLost,
+                service: Some("amber".to_owned()),
+                text: String::new(),
+            }],
+            incidents: Vec::new(),
+        };
+        let drawn = |colours| Picture::new(&it, 10, "").text(TerminalStyle { width: None, colours });
+        let text = drawn(false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "       1970-01-01T00:00:00Z 1970-01-01T00:00:10Z");
+        assert_eq!(lines[1], "amber  ▆▆▆▆░✕      ended");
+        assert_eq!(lines[2], "birch  ▃▃▃▃▃█████  12 held");
+        assert!(drawn(true).contains("\u{1b}[31m✕\u{1b}[0m"));
+    }
+}
