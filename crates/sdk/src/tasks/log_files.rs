@@ -4,6 +4,7 @@
 //! a line. It reads the folders of all services. A thread writes, so code never waits for a disk: if the thread falls
 //! behind, lines are missing in the files, but not in memory.
 
+use everwatch_core::clock;
 use everwatch_core::id::ObserverId;
 use everwatch_core::wire::logs::{Line, Ring};
 use nix::libc::O_NOFOLLOW;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Lines that wait to be written.
 const QUEUE: usize = 10_000;
@@ -157,13 +158,13 @@ impl Writer {
     /// Removes old files.
     fn clean(&mut self) {
         self.since_cleaned = 0;
-        if let Err(error) = remove_old(&self.folder, SystemTime::now(), TOTAL_MAX) {
+        if let Err(error) = remove_old(&self.folder, now(), TOTAL_MAX) {
             self.warn(&error.to_string());
         }
         // Those of services that no longer exist.
         let root = self.folder.parent().map(Path::to_owned).unwrap_or_default();
         for folder in fs::read_dir(root).into_iter().flatten().flatten() {
-            let _other_user = remove_old(&folder.path(), SystemTime::now(), TOTAL_MAX);
+            let _other_user = remove_old(&folder.path(), now(), TOTAL_MAX);
         }
     }
 
@@ -190,6 +191,10 @@ fn shorten(path: &Path, most: u32) -> IoResult<()> {
     let _left_by_a_crash = fs::remove_file(&new);
     create(&new)?.write_all(&text[start..])?;
     fs::rename(new, path)
+}
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(clock::now().0).unwrap_or(0))
 }
 
 /// Removes files of observers that are too old, or too much in all.
@@ -296,7 +301,7 @@ mod tests {
     #[test]
     fn old_files_are_removed_first_and_those_of_strangers_never() {
         let folder = tempfile::tempdir().unwrap();
-        let now = SystemTime::now();
+        let now = now();
         for (number, age) in [(1, 3600), (2, 60), (3, 8 * 24 * 3600)] {
             let file = create(&file(folder.path(), id(number))).unwrap();
             file.set_len(100).unwrap();

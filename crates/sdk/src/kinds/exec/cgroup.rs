@@ -222,7 +222,7 @@ fn remove(folder: &Path) -> IoResult<()> {
 fn end_leftovers(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let owner = entry.file_name().to_str().and_then(Owner::of);
-        if owner.is_some_and(|it| it.has_ended())
+        if owner.is_some_and(Owner::has_ended)
             && let Err(error) = Cgroup(entry.path()).end()
         {
             tracing::warn!("{error}");
