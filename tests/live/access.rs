@@ -150,6 +150,10 @@ async fn the_commands_log_in_create_tokens_and_show_the_audit_log() {
     let jane = |arguments: &[&str]| self::run(&cluster, arguments, ("", &[("EVERWATCH_TOKEN", &token)]));
     said(jane(&["whoami"]), 0, "jane, role team-a");
     said(jane(&["observer", "list"]), 0, "no observers");
+    let create = ["observer", "create", "own", "--kind", "ticker", "--pool", "team-a", "--on-full", "queue"];
+    said(jane(&create), 0, "own");
+    said(jane(&["observer", "events", "own"]), 0, "created");
+    said(jane(&["events"]), 7, "does not permit events:read");
     said(jane(&["service", "drain", "x"]), 7, "does not permit services:operate");
     said(jane(&["token", "list"]), 7, "does not permit tokens:read");
     said(run(&["audit", "list", "--principal", "jane"], ""), 0, "services:operate");

@@ -118,6 +118,7 @@ async fn incarnations(
             Err(Unlived::NoThread(error)) => return Err(RunError::NoThread(error)),
         };
         logs.close_all();
+        logs.flush().await;
         match end {
             End::Stopped => return Ok(()),
             End::Replaced(why) => return Err(RunError::MustBeReplaced(why)),

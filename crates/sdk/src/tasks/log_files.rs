@@ -26,17 +26,26 @@ const BATCH: usize = 1000;
 const TOTAL_MAX: u64 = 1 << 30;
 /// A file that was not written to for this long is removed.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long the end of a service waits for the files.
+const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 /// Old files are looked for after so many written bytes.
 const CLEAN_AFTER: u64 = 64 << 20;
 /// Failures are logged at most this often.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 const SUFFIX: &str = ".log";
 
+/// What the thread has to do.
+enum Order {
+    Write(ObserverId, Line),
+    /// Answer once everything before is in the files.
+    Flush(SyncSender<()>),
+}
+
 /// The folder, and the thread that writes to it. The thread ends once this is dropped.
 pub(crate) struct LogFiles {
     /// Contains the folders of all services.
     root: PathBuf,
-    waiting: SyncSender<(ObserverId, Line)>,
+    waiting: SyncSender<Order>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -47,18 +56,27 @@ impl LogFiles {
     /// If files cannot be created in the folder, or the thread cannot start.
     pub(crate) fn open(root: &Path, service: &str, most: u32) -> IoResult<Arc<Self>> {
         check(root, service)?;
-        let (waiting, lines) = sync_channel(QUEUE);
+        let (waiting, orders) = sync_channel(QUEUE);
         let dropped = Arc::default();
         let mut writer = Writer::new(root.join(service), most);
         writer.dropped = Arc::clone(&dropped);
-        std::thread::Builder::new().name("log-files".to_owned()).spawn(move || writer.run(&lines))?;
+        std::thread::Builder::new().name("log-files".to_owned()).spawn(move || writer.run(&orders))?;
         Ok(Arc::new(Self { root: root.to_owned(), waiting, dropped }))
     }
 
     /// Never waits.
     pub(crate) fn write(&self, id: ObserverId, line: Line) {
-        if self.waiting.try_send((id, line)).is_err() {
+        if self.waiting.try_send(Order::Write(id, line)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until the lines so far are in the files, at most for [`FLUSH_WITHIN`]. Blocks.
+    pub(crate) fn flush(&self) {
+        let (done, is_done) = sync_channel(1);
+        if self.waiting.try_send(Order::Flush(done)).is_ok() {
+            // A disk that hangs must not keep the process from its end.
+            let _late = is_done.recv_timeout(FLUSH_WITHIN);
         }
     }
 
@@ -120,20 +138,29 @@ impl Writer {
         Self { folder, most, dropped: Arc::default(), since_cleaned: 0, warned: None }
     }
 
-    fn run(mut self, lines: &Receiver<(ObserverId, Line)>) {
+    fn run(mut self, orders: &Receiver<Order>) {
         self.clean();
-        while let Ok(first) = lines.recv() {
+        while let Ok(first) = orders.recv() {
             let mut texts: HashMap<ObserverId, Vec<u8>> = HashMap::new();
-            for (id, line) in std::iter::once(first).chain(lines.try_iter()).take(BATCH) {
-                let text = texts.entry(id).or_default();
-                if serde_json::to_writer(&mut *text, &line).is_ok() {
-                    text.push(b'\n');
+            let mut flushed = Vec::new();
+            for order in std::iter::once(first).chain(orders.try_iter()).take(BATCH) {
+                match order {
+                    Order::Write(id, line) => {
+                        let text = texts.entry(id).or_default();
+                        if serde_json::to_writer(&mut *text, &line).is_ok() {
+                            text.push(b'\n');
+                        }
+                    }
+                    Order::Flush(done) => flushed.push(done),
                 }
             }
             for (id, text) in texts {
                 if let Err(error) = self.append(&file(&self.folder, id), &text) {
                     self.warn(&error.to_string());
                 }
+            }
+            for done in flushed {
+                let _gave_up = done.try_send(());
             }
             let dropped = self.dropped.swap(0, Ordering::Relaxed);
             if dropped > 0 {
@@ -244,7 +271,7 @@ mod tests {
     fn write(root: &Path, service: &str, most: u32, lines: impl Iterator<Item = Line>) {
         check(root, service).unwrap();
         let (sender, receiver) = sync_channel(10_000);
-        lines.for_each(|line| sender.send((id(1), line)).unwrap());
+        lines.for_each(|line| sender.send(Order::Write(id(1), line)).unwrap());
         drop(sender);
         Writer::new(root.join(service), most).run(&receiver);
     }
@@ -264,6 +291,15 @@ mod tests {
         assert!(files.read(id(2), Vec::new()).is_empty());
         let modes = [&of_a, &root.path().join("a")].map(|path| fs::metadata(path).unwrap().mode() & 0o777);
         assert_eq!(modes, [0o600, 0o700]);
+    }
+
+    #[test]
+    fn what_was_written_before_a_flush_is_in_the_file_after_it() {
+        let root = tempfile::tempdir().unwrap();
+        let files = LogFiles::open(root.path(), "a", 5000).unwrap();
+        (1..=3000).for_each(|seq| files.write(id(1), line(1, seq)));
+        files.flush();
+        assert_eq!(read(&file(&root.path().join("a"), id(1))).len(), 3000);
     }
 
     #[test]

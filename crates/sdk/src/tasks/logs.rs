@@ -94,6 +94,12 @@ impl Logs {
         let all: Vec<_> = books.of.iter().map(|(id, (epoch, _))| (*id, *epoch)).collect();
         all.into_iter().for_each(|(id, epoch)| books.close(id, epoch));
     }
+    /// Waits a moment until all lines are in the files.
+    pub(crate) async fn flush(&self) {
+        if let Some(files) = self.files.clone() {
+            let _panicked = tokio::task::spawn_blocking(move || files.flush()).await;
+        }
+    }
     /// The lines in memory, if the observer has any there.
     pub(crate) fn in_memory(&self, id: ObserverId, after: Option<LogCursor>, most: usize) -> Option<Lines> {
         let book = self.lock().of.get(&id).cloned();

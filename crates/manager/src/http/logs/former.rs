@@ -53,10 +53,10 @@ pub(super) async fn lines(
     let living = manager.records.services(Duration::ZERO).await?;
     let mut is_silent = None;
     for service in candidates(run, row.log_holder(), &living) {
-        match of_service(manager, service, row, run.epoch.into()).await {
+        match of_service(manager, service, row, (run.epoch.into(), most)).await {
             Ok(lines) if lines.is_empty() => {}
             Ok(lines) => {
-                let items = lines[lines.len().saturating_sub(most)..].iter().cloned().map(LogLine::of);
+                let items = lines.into_iter().map(LogLine::of);
                 let name = super::name(&manager.records, service).await?;
                 let reason = String::new();
                 return Ok(Logs { items: items.collect(), missed: 0, service: Some(name), reason });
@@ -139,7 +139,7 @@ async fn of_service(
     manager: &Manager,
     service: ServiceId,
     row: &Row,
-    epoch: Epoch,
+    (epoch, most): (Epoch, usize),
 ) -> Result<Vec<Line>, Unanswered> {
     let mut found: Vec<Line> = Vec::new();
     let mut after = LogCursor { epoch, seq: 0 };
@@ -150,6 +150,7 @@ async fn of_service(
             after = last.place;
         }
         found.extend(answer.lines.into_iter().filter(|line| line.place.epoch == epoch));
+        found.drain(..found.len().saturating_sub(most));
         if is_over || !answer.more {
             break;
         }
