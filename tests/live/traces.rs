@@ -211,30 +211,43 @@ async fn spans_of_the_code_are_in_the_trace_of_its_run() {
 }
 
 /// Creates observers and ends everything; how long that took.
-async fn a_while(cluster: &mut Cluster) -> Duration {
+async fn started(mut cluster: Cluster) -> Cluster {
     cluster.manager().await;
-    cluster.service("a", 100).await;
+    cluster.service("a", 400).await;
+    cluster
+}
+
+async fn a_while(cluster: &Cluster, turn: &str) -> Duration {
     let begun = Instant::now();
     for number in 0..50 {
-        cluster.api.create(json!({"name": format!("o{number}"), "kind": "ticker"})).await;
+        cluster.api.create(json!({"name": format!("{turn}-{number}"), "kind": "ticker"})).await;
     }
-    cluster.api.until_status("o49", "Processing").await;
-    assert_eq!(cluster.api.call("DELETE", "/v1/observers/o0?wait=20s", None).await.0, 200);
+    cluster.api.until_status(&format!("{turn}-49"), "Processing").await;
+    let first = format!("/v1/observers/{turn}-0?wait=20s");
+    assert_eq!(cluster.api.call("DELETE", &first, None).await.0, 200);
     begun.elapsed()
 }
 
 #[tokio::test]
 async fn a_dead_or_silent_collector_is_reported_once_and_slows_nothing() {
-    let mut plain = Cluster::new("no-traces").with_test_kinds();
-    let usual = a_while(&mut plain).await;
+    let plain = started(Cluster::new("no-traces").with_test_kinds()).await;
     // One collector refuses connections; the other accepts them and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
     let refusing = format!("http://{}", everwatch_tests::cluster::free_address());
-    for url in [refusing, silent] {
-        let mut cluster = traced("no-collector", &url);
-        let took = a_while(&mut cluster).await;
-        assert!(took < usual + Duration::from_secs(2), "{took:?} with {url}, {usual:?} without");
+    for (collector, url) in [("refusing", refusing), ("silent", silent)] {
+        let mut cluster = started(traced("no-collector", &url)).await;
+        // Something else may need the processor meanwhile: a collector that slows something down does so in each pair.
+        let mut pairs = Vec::new();
+        while pairs.len() < 3 {
+            let turn = format!("{collector}-{}", pairs.len());
+            let (took, usual) = (a_while(&cluster, &turn).await, a_while(&plain, &turn).await);
+            if took < usual + Duration::from_secs(2) {
+                break;
+            }
+            pairs.push((took, usual));
+        }
+        assert!(pairs.len() < 3, "with and without {url}: {pairs:?}");
         wait_for("the loss to be told", || async {
             let told = lines(&cluster.full_log("manager"), "spans dropped");
             if told.is_empty() { Err(cluster.log("manager")) } else { Ok(()) }
