@@ -1,7 +1,10 @@
 //! The page of an observer shows its output live, even while its service is killed.
 
 use crate::browser::Browser;
+use everwatch_api::Logs;
+use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::holder;
 use serde_json::json;
 
 #[tokio::test]
@@ -37,4 +40,56 @@ async fn lines_come_live_and_go_on_after_a_kill() {
     let streams =
         "performance.getEntriesByType('resource').filter((it) => it.name.includes('/logs?')).length <= 2";
     page.until("one stream for each", streams).await;
+}
+
+#[tokio::test]
+async fn an_earlier_run_is_chosen_and_read_from_the_service_that_ran_it() {
+    let mut cluster = Cluster::new("chosen-run");
+    cluster.manager().await;
+    // On hosts of their own, services share no folder.
+    let folders = ["lines-a", "lines-b"].map(|name| cluster.folder(name).display().to_string());
+    let keeps_lines_in = |cluster: &mut Cluster, folder: &String| {
+        cluster.extra = vec![("EVERWATCH_SERVICE__LOG_DIR".to_owned(), folder.clone())];
+    };
+    keeps_lines_in(&mut cluster, &folders[0]);
+    cluster.service("a", 10).await;
+    let spec = json!({"argv": ["/bin/sh", "-c", "echo \"begun as $$\"; exec sleep 600"]});
+    cluster.api.create(json!({"name": "talks", "kind": "exec", "spec": spec})).await;
+    let has_begun = |it: &Logs| !it.items.is_empty();
+    let logs = cluster.api.until_read("/v1/observers/talks/logs", has_begun).await;
+    let first = logs.items[0].text.clone();
+    keeps_lines_in(&mut cluster, &folders[1]);
+    cluster.service("b", 10).await;
+    cluster.kill("a");
+    cluster
+        .api
+        .until_observer("talks", |it| it.status == Status::Processing && holder(it) == Some("b"))
+        .await;
+    let page = Browser::open(&format!("{}/#/observers/talks", cluster.api.url)).await;
+    page.until_text(".logs", "begun as").await;
+    let lacks = format!("!document.querySelector('.logs').innerText.includes('{first}')");
+    page.until("only lines of the second run", &lacks).await;
+    let choose = |run: &str| {
+        format!(
+            "const it = document.querySelector('select[aria-label=Run]'); it.value = '{run}'; \
+             it.dispatchEvent(new Event('change', {{ bubbles: true }}))"
+        )
+    };
+    page.until("the choice of a run", "document.querySelector('select[aria-label=Run]')").await;
+    page.run(&choose("1.0")).await;
+    page.until_text(".logs", "no lines of run 1.0 on service a are left").await;
+    // The next process of the service has the lines that its former process has kept.
+    keeps_lines_in(&mut cluster, &folders[0]);
+    cluster.service("a", 10).await;
+    page.run(&choose("")).await;
+    page.until("the lines of all runs", &lacks).await;
+    // The manager learns of the process a moment later; each choice reads the lines again.
+    let chosen = format!(
+        "(() => {{ const said = document.querySelector('.logs').innerText; \
+         if (said.includes('{first}')) return true; \
+         if (!said.includes('reading')) {{ {} }} return false; }})()",
+        choose("1.0")
+    );
+    page.until("the lines of the first run", &chosen).await;
+    page.screenshot("earlier-run").await;
 }

@@ -1,7 +1,14 @@
-// The log lines of one observer, from a separate stream; after a lost connection, it continues after the last line.
+// The log lines of one observer, from a separate stream; after a lost connection, it continues after the last line. The lines of
+// an earlier run are read once.
+import { get } from "./api.js";
 
 const TAIL = 200;
 const KEPT = 2000;
+/** The most lines of an earlier run. */
+const FORMER = 500;
+
+/** The epoch of the run that wrote a line. */
+export const runOf = ({ id }) => (id.startsWith("note-") ? null : id.split(".").slice(0, 2).join("."));
 
 export class Tail {
   #source = null;
@@ -11,6 +18,8 @@ export class Tail {
   /** Whether a drawing after the end of the stream has shown that the observer ended. */
   #endSeen = false;
   rows = [];
+  /** By its epoch, the lines of each earlier run that was chosen; null while they are read. */
+  #former = new Map();
 
   /** Calls `added` after new lines. */
   constructor(id, added) {
@@ -40,6 +49,24 @@ export class Tail {
   close() {
     this.#source?.close();
     this.#source = null;
+  }
+
+  /** The lines of a run: those that were read, or those of the stream. */
+  rowsOf(run) {
+    if (!this.#former.has(run)) return this.rows.filter((it) => it.stream === "note" || runOf(it) === run);
+    return this.#former.get(run) ?? [{ id: "note-reading", stream: "note", text: `reading the lines of run ${run}` }];
+  }
+
+  /** Reads the lines of an earlier run from its service, or from the next process of that service. */
+  async read(run) {
+    this.#former.set(run, null);
+    try {
+      const { items, reason } = await get(`/v1/observers/${this.id}/logs`, { run, tail: FORMER });
+      this.#former.set(run, items.length ? items : [{ id: "note-none", stream: "note", text: reason }]);
+    } catch (error) {
+      this.#former.set(run, [{ id: "note-unread", stream: "note", text: error.message }]);
+    }
+    this.added();
   }
 
   #note({ text }) {

@@ -1,11 +1,12 @@
 // The log of one observer, live while its page is visible: search, streams, runs, wrap, download, follow.
 import { clockMs, exact } from "./clock.js";
 import { h, patch } from "./dom.js";
-import { Tail } from "./log-tail.js";
+import { Tail, runOf } from "./log-tail.js";
 import { counted } from "./show.js";
 
 const DRAW_MS = 200;
 const SHOWN = 500;
+const RUNS = 50;
 const NEAR_END = 24;
 /** For this time after an input, in ms, a scroll of the pane comes from the user. */
 const TOUCH_MS = 1000;
@@ -13,6 +14,8 @@ const ENDED = ["Completed", "Failed", "Deleted"];
 const STREAMS = [["", "All"], ["stdout", "stdout"], ["stderr", "stderr"], ["log", "log"]];
 
 let tail = null, timer = null, touchedAt = -Infinity;
+/** The runs to choose from, the newest first. */
+let runs = [];
 const view = { follow: true, wrap: true, stream: "", run: "", find: "" };
 
 function leave() {
@@ -24,12 +27,12 @@ addEventListener("hashchange", () => { if (tail && location.hash.split("?")[0] !
 // A hidden tab would keep one of the browser's few connections to this manager.
 document.addEventListener("visibilitychange", () => { if (document.hidden) tail?.close(); });
 
-const runOf = ({ id }) => (id.startsWith("note-") ? null : id.split(".").slice(0, 2).join("."));
 const level = ({ text }) => (/^\s*(?:\[?(?:error|fatal|panic|critical)\b|.{0,40}\b(?:ERROR|FATAL)\b)/i.test(text) ? "error" : /^\s*(?:\[?warn|.{0,40}\bWARN\b)/i.test(text) ? "warn" : undefined);
 
 function chosen() {
   const find = view.find.toLowerCase();
-  return tail.rows.filter((it) => it.stream === "note" ? !find : (!view.stream || it.stream === view.stream) && (!view.run || runOf(it) === view.run) && (!find || it.text.toLowerCase().includes(find)));
+  const rows = view.run ? tail.rowsOf(view.run) : tail.rows;
+  return rows.filter((it) => it.stream === "note" ? !find : (!view.stream || it.stream === view.stream) && (!find || it.text.toLowerCase().includes(find)));
 }
 
 function marked(text) {
@@ -45,7 +48,7 @@ function marked(text) {
 
 function lines() {
   const all = chosen();
-  if (all.length === 0) return [h("p", { key: "none", "data-stream": "note" }, tail.rows.length ? "No line matches." : "No output yet.")];
+  if (all.length === 0) return [h("p", { key: "none", "data-stream": "note" }, tail.rows.length || view.run ? "No line matches." : "No output yet.")];
   return all.slice(-SHOWN).map((it) => (it.stream === "note" ? h("p", { key: it.id, "data-stream": "note" }, `— ${it.text}`) :
     h("p", { key: it.id, "data-stream": it.stream, "data-level": level(it), title: `${exact(it.at)} · run ${runOf(it)}` }, h("span", { class: "at" }, clockMs(it.at)), h("span", { class: "from" }, it.stream), h("span", { class: "said" }, marked(it.text)))));
 }
@@ -84,24 +87,25 @@ function download(name) {
 
 function tools(it, context) {
   const set = (changes) => { Object.assign(view, changes); context.redraw(); show(); };
-  const runs = [...new Set(tail.rows.map(runOf).filter(Boolean))].reverse();
+  const choose = (run) => { if (run && run !== runs[0].epoch) tail.read(run); set({ run }); };
   const toggle = (id, text, on, run) => h("button", { type: "button", class: "quiet", id, "aria-pressed": String(on), onclick: run }, text);
   return h("div", { class: "log-tools", key: "tools" },
     h("input", { type: "search", "aria-label": "Search in the lines", placeholder: "Search", value: view.find, autocomplete: "off", spellcheck: "false", oninput: (event) => set({ find: event.target.value }) }),
     h("span", { class: "seg", role: "group", "aria-label": "Stream" }, STREAMS.map(([stream, text]) => h("button", { type: "button", class: "quiet", key: stream || "all", "aria-pressed": String(view.stream === stream), onclick: () => set({ stream }) }, text))),
     h("span", { class: "seg end" },
-      runs.length > 1 ? h("select", { "aria-label": "Run", class: "small", onchange: (event) => set({ run: event.target.value }) }, h("option", { value: "", selected: !view.run }, "All runs"), runs.map((run) => h("option", { value: run, selected: run === view.run }, `Run ${run}`))) : null,
+      runs.length > 1 ? h("select", { "aria-label": "Run", class: "small", onchange: (event) => choose(event.target.value) }, h("option", { value: "", selected: !view.run }, "All runs"), runs.map(({ epoch, on }) => h("option", { value: epoch, selected: epoch === view.run }, `Run ${epoch}${on}`))) : null,
       toggle("log-wrap", "Wrap", view.wrap, () => set({ wrap: !view.wrap })), h("button", { type: "button", class: "quiet", onclick: () => download(it.name) }, "Download"),
       toggle("log-follow", "Follow", view.follow, () => set({ follow: !view.follow }))));
 }
 
-/** The lines of this observer, kept up to date until the page is left. */
-export function logs(it, context) {
+/** The lines of this observer, kept up to date until the page is left; `known` are its runs, the newest first. */
+export function logs(it, known, context) {
   if (tail?.id !== it.id) leave();
   if (!tail) {
     tail = new Tail(it.id, () => { timer ??= setTimeout(show, DRAW_MS); });
     tail.hash = location.hash.split("?")[0];
   }
+  runs = known.slice(0, RUNS).map((run) => ({ epoch: run.epoch_string, on: run.service ? ` on ${run.service.name}` : "" }));
   tail.open(ENDED.includes(it.status));
   requestAnimationFrame(stick);
   const touched = () => { touchedAt = performance.now(); };
