@@ -1,6 +1,6 @@
 //! Code that misbehaves beside code that does not, in one service.
 
-use everwatch_api::{Finding, Observer, Service};
+use everwatch_api::{Event, Finding, Observer, Service};
 use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{As, Cluster};
@@ -138,7 +138,12 @@ async fn a_stall_beyond_the_limit_replaces_the_process_and_overlaps_with_nothing
     })
     .await;
     let moved = beside.iter().find(|name| *name != "culprit").unwrap();
-    api.until_events_of(moved, |events| events.iter().any(|event| event.text.contains("stall"))).await;
+    wait_for("the cause of the move", || async {
+        let events: Vec<Event> = api.list(&format!("/v1/observers/{moved}/events?limit=1000")).await;
+        let told = events.iter().any(|event| event.text.contains("stall"));
+        if told { Ok(()) } else { Err(format!("{events:?}\n{}", cluster.log(blocked))) }
+    })
+    .await;
     wait_for("the finding to disappear", || async {
         stall_finding(&api).await.map_or(Ok(()), |finding| Err(format!("{finding:?}")))
     })

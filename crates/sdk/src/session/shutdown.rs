@@ -16,6 +16,9 @@ const LOOKS_AGAIN: Duration = Duration::from_secs(60);
 const LOOKS_FOR_STALLS: Duration = Duration::from_secs(1);
 /// How long the last report may take.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// The same for the last reports of a process that is replaced. Its other observers already run elsewhere, so only the end of
+/// the code that blocks a thread waits for this.
+const LAST_REPORTS: Duration = Duration::from_secs(10);
 
 /// How handing over all observers ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +60,12 @@ impl ServiceSession {
                 self.pulse.stalled.retain(|stalled| is_cause(stalled.id));
                 self.last_heartbeat().await;
                 let reports = self.next_digest();
-                let _said = tokio::time::timeout(GOODBYE, self.reporter.confirmed(reports)).await;
+                let said = tokio::time::timeout(LAST_REPORTS, self.reporter.confirmed(reports)).await;
+                if said != Ok(true) {
+                    tracing::warn!(
+                        "the broker did not confirm the last reports in time; managers learn from the next services where                          the observers run, and not why they moved"
+                    );
+                }
                 (self.me.handle.machine.end_process)(MUST_BE_REPLACED.into());
                 // A simulated process ends a moment after this call.
                 std::future::pending().await

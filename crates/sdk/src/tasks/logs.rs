@@ -107,22 +107,20 @@ impl Logs {
     }
     /// The lines in memory, with those in files if the former do not suffice.
     pub(crate) async fn read(&self, id: ObserverId, after: Option<LogCursor>, most: usize) -> Lines {
-        let found = self.in_memory(id, after, most).unwrap_or_default();
-        let Some(files) = self.files.clone() else { return found };
+        let asked = || self.in_memory(id, after, most).unwrap_or_default();
+        let Some(files) = self.files.clone() else { return asked() };
+        let all = self.in_memory(id, None, usize::MAX).unwrap_or_default().lines;
         let suffices = match after {
-            None => found.lines.len() >= most,
-            Some(after) => self.in_memory(id, None, usize::MAX).is_some_and(|all| {
-                all.lines
-                    .first()
-                    .is_some_and(|oldest| oldest.place.epoch == after.epoch && oldest.place <= after)
-            }),
+            None => all.len() >= most,
+            Some(after) => {
+                all.first().is_some_and(|oldest| oldest.place.epoch == after.epoch && oldest.place <= after)
+            }
         };
         if suffices {
-            return found;
+            return asked();
         }
-        let in_memory = self.in_memory(id, None, usize::MAX).unwrap_or_default().lines;
-        let merged = tokio::task::spawn_blocking(move || files.read(id, in_memory).read(after, most)).await;
-        merged.unwrap_or(found)
+        let merged = tokio::task::spawn_blocking(move || files.read(id, all).read(after, most)).await;
+        merged.unwrap_or_else(|_panicked| asked())
     }
     fn lock(&self) -> MutexGuard<'_, LogBuffers> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
