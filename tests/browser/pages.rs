@@ -42,6 +42,13 @@ async fn pools_kinds_and_one_service_have_pages() {
     page.until_text("tbody", "Paused").await;
     page.press("Resume").await;
     page.until_text("tbody", "active").await;
+    page.press("New single pool").await;
+    page.write("#dialog[open] input[name=name]", "feeds").await;
+    page.confirm().await;
+    page.until_text("tbody", "feeds").await;
+    page.press("Delete").await;
+    page.confirm().await;
+    page.until("the pool to be gone", "!document.querySelector('tbody').innerText.includes('feeds')").await;
     page.view("#/kinds").await;
     page.until_text("tbody", "ticker").await;
     page.view("#/kinds/http").await;

@@ -3,7 +3,7 @@
 //!
 //! A role (`dev`, `run`, the example) runs until the end of the chapter; a new manager replaces one that runs, with its
 //! services. A command that follows changes must print something, then the test ends it. The comment "all managers
-//! are stopped" stops the managers; "the service that runs NAME" replaces the service of its command by that one. Every other command must exit with 0; the doctor may exit with 4, for
+//! are stopped" stops the managers; "the service that runs NAME" replaces the service of its command by that one. Every other command must exit with 0; the doctor may exit with 8, for
 //! warnings.
 
 use super::chapter::{Block, blocks, says};
@@ -196,7 +196,7 @@ impl Reader {
                 });
                 let code = code.await.code();
                 let said = self.said(number);
-                let is_well = code == Some(0) || text.contains("everwatch doctor") && code == Some(4);
+                let is_well = code == Some(0) || text.contains("everwatch doctor") && code == Some(8);
                 assert!(is_well, "{place}: ended with {code:?}:\n{said}");
                 said
             }

@@ -2,12 +2,14 @@
 //! them, and find it.
 
 use everwatch_api::{Event, Observer, Pool};
+use everwatch_broker::{Broker, BrokerError, RabbitBroker, Topology};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::reason::ReasonCode;
+use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, everwatch, test_service};
-use everwatch_tests::http::holder;
+use everwatch_tests::http::{Api, holder};
 use everwatch_tests::proxy::Proxy;
 use everwatch_tests::wait::{wait_for, wait_within};
 use serde_json::json;
@@ -167,4 +169,79 @@ async fn a_pool_without_a_service_refuses_or_lets_wait_and_says_so() {
         cluster.api.call("POST", "/v1/observers/later/move", Some(json!({"pool": "default"}))).await;
     assert_eq!(status, 202, "{moved}");
     cluster.api.until_observer("later", |it| runs_on(it, "a")).await;
+}
+
+/// A manager that has declared the queue of a pool would create a deleted one again if it did not look at what uses the pool.
+#[tokio::test]
+async fn a_pool_that_nothing_uses_is_deleted_by_all_managers() {
+    let mut cluster = Cluster::new("delete-pool").with_postgres();
+    cluster.manager().await;
+    let second = cluster.another_manager("second").await;
+    let first = cluster.api.clone();
+    let refused = async |api: &Api| api.refused("DELETE", "/v1/pools/gpu", None).await;
+    assert_eq!(refused(&first).await.status, 404);
+    assert_eq!(cluster.command(&["pool", "delete", "gpu"]).0, Some(3));
+    let configured = cluster.command(&["pool", "delete", "default"]);
+    assert!(
+        configured.0 == Some(4) && configured.1.contains("manager.pools lists pool default"),
+        "{configured:?}"
+    );
+
+    assert_eq!(cluster.command(&["pool", "create", "gpu"]).0, Some(0));
+    cluster.extra.push(("EVERWATCH_SERVICE__POOL".to_owned(), "gpu".to_owned()));
+    cluster.service("g", 5).await;
+    for name in ["one", "two"] {
+        cluster.api.create(json!({"name": name, "kind": "ticker", "pool": "gpu"})).await;
+        cluster.api.until_status(name, "Processing").await;
+    }
+    let told = async |what: &str| {
+        let refused = refused(&first).await;
+        assert_eq!((refused.status, refused.code.as_str()), (409, "pool-in-use"), "{refused:?}");
+        assert!(refused.detail.contains(what), "{refused:?}");
+    };
+    told("has 1 service: stop all its services").await;
+    assert_eq!(cluster.terminate("g"), Some(0));
+    cluster.api.until_service("g", |it| it.state == ServiceState::Gone).await;
+    told("has 2 observers: delete or move all").await;
+    for name in ["one", "two"] {
+        cluster.api.call("DELETE", &format!("/v1/observers/{name}?wait=20s"), None).await;
+    }
+    cluster.api.until_status("two", "Deleted").await;
+    wait_for("the manager to delete the pool", || async {
+        let deleted = cluster.command(&["pool", "delete", "gpu"]);
+        if deleted == (Some(0), "pool gpu deleted\n".to_owned()) {
+            Ok(())
+        } else {
+            Err(format!("{deleted:?}"))
+        }
+    })
+    .await;
+
+    let queue = Topology::new(&cluster.prefix).work(&"gpu".parse().unwrap());
+    let broker = RabbitBroker::new(&cluster.broker_url, &cluster.prefix, Duration::from_secs(5)).unwrap();
+    let session = broker.connect("test").await.unwrap();
+    for api in [&first, &second] {
+        wait_for("each manager to forget the pool", || async {
+            let (status, answer) = api.call("GET", "/v1/pools/gpu", None).await;
+            if status == 404 { Ok(()) } else { Err(format!("{status} {answer}")) }
+        })
+        .await;
+        assert_eq!(refused(api).await.status, 404, "no trace is left of it");
+    }
+    assert!(
+        matches!(session.depth(&queue).await, Err(BrokerError::NoQueue(_))),
+        "no manager has created it again"
+    );
+
+    // The name is free for a pool of the other setting, and its observers run.
+    assert_eq!(cluster.command(&["pool", "create", "gpu", "--single"]).0, Some(0));
+    cluster.extra.push(("EVERWATCH_SERVICE__POOL_SINGLE".to_owned(), "true".to_owned()));
+    cluster.spawn_service("s", 5);
+    cluster.api.until_service("s", |it| it.state == ServiceState::Standby).await;
+    cluster.api.create(json!({"name": "three", "kind": "ticker", "pool": "gpu"})).await;
+    cluster
+        .api
+        .until_observer("three", |it| it.status == Status::Processing && holder(it) == Some("s"))
+        .await;
+    session.close().await;
 }

@@ -44,8 +44,9 @@ use std::time::Duration;
 
 const EXIT_CODES: &str = "To try Everwatch, run `everwatch dev` and follow its output.
 
-Exit codes of commands that send requests to a manager: 0 done, 1 failed, 2 wrong usage, 3 not found,
-4 conflict, 5 timed out, 6 no manager responds, 7 not permitted.";
+Exit codes of commands that send requests to a manager: 0 done, 1 failed, 2 wrong usage,
+3 not found, 4 conflict, 5 timed out, 6 no manager responds, 7 not permitted.
+`everwatch doctor` also ends with 8 for warnings, and with 9 for critical findings.";
 
 const COMPLETION_EXAMPLES: &str = "Examples:
   everwatch completion bash > ~/.local/share/bash-completion/completions/everwatch
@@ -436,7 +437,7 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     const LONG_ABOUT: &str = "Show problems, their effects, and the commands that cure them, the worst first.\n\n\
-        Exit codes: 0 at most informational findings, 4 warnings, 1 critical, 6 no manager responds.\n\
+        Exit codes: 0 at most informational findings, 8 warnings, 9 critical findings, 6 no manager responds.\n\
         If [broker] management_url is set, they also cover the broker's policies, alarms, nodes and queues.";
 }
 
@@ -464,7 +465,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     let (key, value) = pair.ok_or_else(|| format!("`{text}` has no `=`: write key=value"))?;
     if key.ends_with('!') || value.starts_with('=') {
-        return Err("this is not key=value; filters accept it as --selector".to_owned());
+        return Err("this is not key=value; filters accept it as -l".to_owned());
     }
     if value.split_once(',').is_some_and(|(_, more)| more.contains('=')) {
         return Err("this is not one label: repeat the flag for each".to_owned());

@@ -20,6 +20,12 @@ pub(crate) enum Failure {
     Unreachable(String),
     #[error("{0}")]
     NotPermitted(String),
+    /// The doctor's worst finding is a warning.
+    #[error("{0}")]
+    Warnings(String),
+    /// The doctor has a critical finding.
+    #[error("{0}")]
+    Critical(String),
 }
 
 impl Failure {
@@ -32,6 +38,8 @@ impl Failure {
             Self::TimedOut(_) => 5,
             Self::Unreachable(_) => 6,
             Self::NotPermitted(_) => 7,
+            Self::Warnings(_) => 8,
+            Self::Critical(_) => 9,
         }
     }
 
@@ -42,7 +50,9 @@ impl Failure {
         | Self::Conflict(text)
         | Self::TimedOut(text)
         | Self::Unreachable(text)
-        | Self::NotPermitted(text)) = self;
+        | Self::NotPermitted(text)
+        | Self::Warnings(text)
+        | Self::Critical(text)) = self;
         text
     }
 

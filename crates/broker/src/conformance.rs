@@ -450,3 +450,43 @@ pub async fn headers_travel(broker: &dyn Broker, prefix: &str) {
     }
     session.close().await;
 }
+
+/// A queue is deleted only when it has no messages and no consumers. It can be declared again, empty.
+pub async fn only_an_idle_queue_is_deleted(broker: &dyn Broker, prefix: &str) {
+    let session = filled(broker, prefix, &["a"]).await;
+    let queue = work(prefix);
+    let delete = || within("delete", session.delete(&queue));
+    match delete().await {
+        Err(BrokerError::Refused(why)) => assert!(why.contains("1 ready messages"), "{why}"),
+        other => panic!("a queue with a message: {other:?}"),
+    }
+    let mut consumer = block(&*session, &work(prefix), 1).await;
+    let held = receive(&mut *consumer).await;
+    assert_eq!(session.ack(held.receipt).await, Settle::Done);
+    until_depth(&*session, &work(prefix), Depth { ready: 0, consumers: 1 }).await;
+    match delete().await {
+        Err(BrokerError::Refused(why)) => assert!(why.contains("1 consumers"), "{why}"),
+        other => panic!("a queue with a consumer: {other:?}"),
+    }
+    within("cancel", consumer.cancel()).await.unwrap();
+    assert!(within("the end", consumer.next()).await.is_none());
+    drop(consumer);
+    until_depth(&*session, &work(prefix), Depth { ready: 0, consumers: 0 }).await;
+    delete().await.unwrap();
+    let missing = |outcome| match outcome {
+        Err(BrokerError::NoQueue(name)) => assert_eq!(name, work(prefix)),
+        other => panic!("a deleted queue: {other:?}"),
+    };
+    missing(within("depth", session.depth(&work(prefix))).await.map(drop));
+    missing(delete().await);
+    let target = Target::Queue(work(prefix));
+    match within("publish", session.publish(&target, message("b"))).await {
+        Err(BrokerError::Unroutable(name)) => assert_eq!(name, work(prefix)),
+        other => panic!("a publish to a deleted queue: {other:?}"),
+    }
+    let declared = within("declare", session.declare(&work(prefix), &DURABLE)).await.unwrap();
+    assert_eq!(declared, Declared::Created);
+    put(&*session, &work(prefix), &["c"]).await;
+    until_depth(&*session, &work(prefix), Depth { ready: 1, consumers: 0 }).await;
+    session.close().await;
+}

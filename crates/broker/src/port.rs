@@ -139,6 +139,18 @@ pub struct Depth {
     pub consumers: u32,
 }
 
+impl Depth {
+    /// Refuses the deletion of a queue that has messages or consumers.
+    pub(crate) fn check_idle(self, queue: &str) -> Result<(), BrokerError> {
+        match self {
+            Self { ready: 0, consumers: 0 } => Ok(()),
+            Self { ready, consumers } => Err(BrokerError::Refused(format!(
+                "{queue} is in use: it has {ready} ready messages and {consumers} consumers"
+            ))),
+        }
+    }
+}
+
 /// Whether the session that owns an exclusive queue lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnerLiveness {
@@ -316,6 +328,14 @@ pub trait Session: Declare {
     /// # Errors
     /// Lost.
     async fn probe(&self) -> Result<(), BrokerError>;
+    /// Deletes a durable queue that has no ready message and no consumer.
+    ///
+    /// RabbitMQ does not check this for a quorum queue as it deletes it, so the session checks it just before: a message that
+    /// is published in between is lost.
+    ///
+    /// # Errors
+    /// No such queue; refused, with the number of messages and consumers; forbidden, silent or lost.
+    async fn delete(&self, queue: &str) -> Result<(), BrokerError>;
     /// Passively declares the queue on a temporary channel.
     ///
     /// # Errors

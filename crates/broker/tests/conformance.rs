@@ -93,6 +93,7 @@ conformance! {
     a_lower_priority_is_served_last,
     a_cancelled_consumer_can_consume_again,
     refusals_leave_no_trace,
+    only_an_idle_queue_is_deleted,
     a_single_active_queue_serves_one_consumer_at_a_time,
     a_cancel_makes_the_next_consumer_active,
     a_loss_makes_the_next_consumer_active,

@@ -1,5 +1,5 @@
-//! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance; how many slots are needed and how many services can be lost; and who may use
-//! permits of a rate.
+//! Who may have a slot: blocks, admission of creates, placement, rebalancing, maintenance; how many slots are needed and how many services can be lost; what uses a pool;
+//! and who may use permits of a rate.
 
 pub mod admission;
 pub mod blocks;
@@ -10,6 +10,7 @@ pub mod limits;
 pub mod maintenance;
 pub mod namespace;
 pub mod placement;
+pub mod pool_use;
 pub mod preemption;
 pub mod rate;
 pub mod rebalance;

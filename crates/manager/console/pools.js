@@ -13,6 +13,15 @@ async function pause(it, context) {
   if (sure) await context.attempt(() => call("PUT", path(it.name), { paused }), `Pool ${it.name} ${paused ? "is paused" : "admits observers again"}.`);
 }
 
+async function remove(it, context) {
+  const lines = ["The manager refuses this while the pool has services or observers, or is listed in manager.pools. It also deletes the work queue of the pool."];
+  if (await confirm({ title: `Delete pool ${it.name}?`, lines, action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", path(it.name)), `Pool ${it.name} deleted.`);
+}
+
+const actions = (it, context) => [
+  smallButton(it.paused ? "Resume" : "Pause", `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, () => pause(it, context)),
+  it.services === 0 ? smallButton("Delete", `Delete pool ${it.name}`, () => remove(it, context), true) : null];
+
 async function single(context) {
   const answer = await askForm({ title: "New single pool", lines: ["All observers of a single pool run on one of its services and move together; the others stand by. You do not create other pools: services name their pools."],
     fields: [{ name: "name", label: "Name", placeholder: "exchange" }], action: "Create", check: ({ name }) => (name ? null : "A pool needs a name.") });
@@ -32,7 +41,7 @@ const draw = ({ items }, _route, context) => [
     { title: "Needed", class: "n", cell: (it) => number(it.needed) },
     { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
     { title: "Running", class: "n", cell: (it) => number(it.health.running ?? 0) },
-    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => (may("pools:write") ? smallButton(it.paused ? "Resume" : "Pause", `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, () => pause(it, context)) : "") },
+    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => (may("pools:write") ? actions(it, context) : "") },
   ], items),
   items.some((it) => it.needed > it.capacity) ? h("p", { class: "notice", key: "short" }, items.filter((it) => it.needed > it.capacity).map((it) => `Pool ${it.name} needs ${counted(it.needed - it.capacity, "slot")} more. `)) : null,
 ];

@@ -35,6 +35,9 @@ use self::saves::Save;
 use crate::RunError;
 use crate::settings::Settings;
 use everwatch_broker::{Broker, Session, Topology};
+use everwatch_core::capacity::pool_use::PoolUse;
+use everwatch_core::id::Pool;
+use everwatch_core::record::status::Status;
 use everwatch_store::{Event, Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,6 +169,23 @@ impl Manager {
         let (lost_after, heartbeat) = (self.settings.lost_after, self.settings.heartbeat_interval);
         !self.link.session.is_empty()
             && self.freshness.now().may_conclude(self.records.clock.now(), lost_after, heartbeat)
+    }
+
+    /// What uses a pool now.
+    pub(crate) async fn pool_use(&self, pool: &Pool) -> Result<PoolUse, StoreError> {
+        let services = self.records.services(Duration::ZERO).await?;
+        let counts = self.records.store.counts().await?;
+        let number = |wanted: fn(&Status) -> bool| {
+            let of_pool = counts.iter().filter(|((of, status), _)| of == pool && wanted(status));
+            of_pool.map(|(_, count)| count.number).sum()
+        };
+        Ok(PoolUse {
+            configured: self.settings.pools.contains(pool),
+            services: services.iter().filter(|it| it.registration.pool == *pool).count() as u64,
+            observers: number(|status| *status != Status::Deleted),
+            published: number(|status| *status == Status::Processing),
+            releasing: self.records.store.pools_with_unreleased().await?.contains(pool),
+        })
     }
 
     /// Reads the pools of all observers and services, once in a session. No message announces a pool in which nothing

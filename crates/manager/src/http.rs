@@ -33,6 +33,8 @@ mod ops;
 mod pagination;
 mod parked;
 mod pool_creation;
+mod pool_deletion;
+mod pools;
 mod precondition;
 mod problem;
 mod query;
@@ -155,8 +157,8 @@ static API: LazyLock<Api> = LazyLock::new(|| {
         .routes(routes!(maintenance::drain))
         .routes(routes!(rebalance::plan))
         .routes(routes!(rebalance::apply))
-        .routes(routes!(services::pools))
-        .routes(routes!(services::pool, services::set_pool))
+        .routes(routes!(pools::list))
+        .routes(routes!(pools::read, pools::put, pools::delete))
         .routes(routes!(limits::list))
         .routes(routes!(limits::read, limits::put, limits::delete))
         .routes(routes!(namespaces::list))

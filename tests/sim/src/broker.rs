@@ -309,6 +309,7 @@ impl End {
             }
             Ask::Probe => session.probe().await.map(|()| Answer::Done),
             Ask::Depth(queue) => session.depth(&queue).await.map(Answer::Depth),
+            Ask::Delete(queue) => session.delete(&queue).await.map(|()| Answer::Done),
             Ask::OwnerLiveness(queue) => session.fate(&queue).await.map(Answer::OwnerLiveness),
             Ask::Publish(..) | Ask::Consume(..) | Ask::Cancel(_) | Ask::Resume { .. } => {
                 unreachable!("carried out where it arrives")

@@ -47,6 +47,7 @@ pub(crate) enum Ask {
     Get(String, usize),
     Probe,
     Depth(String),
+    Delete(String),
     OwnerLiveness(String),
     Cancel(u64),
     Resume { cancelled: u64, next: u64, consume: Consume },

@@ -284,6 +284,9 @@ impl Session for RemoteSession {
             other => panic!("a depth is answered with {other:?}"),
         }
     }
+    async fn delete(&self, queue: &str) -> Result<(), BrokerError> {
+        self.0.done(Ask::Delete(queue.to_owned())).await
+    }
     async fn fate(&self, queue: &str) -> Result<OwnerLiveness, BrokerError> {
         match self.0.ask(Ask::OwnerLiveness(queue.to_owned())).await? {
             Answer::OwnerLiveness(fate) => Ok(fate),

@@ -35,6 +35,11 @@ pub(crate) enum Pool {
         #[arg(long)]
         single: bool,
     },
+    /// Delete a pool that has no services and no observers, with its work queue
+    Delete {
+        /// Name
+        name: String,
+    },
     /// Pause a pool: managers admit no observer to it; observers that have a slot keep it
     Pause {
         /// Name

@@ -1,7 +1,7 @@
 //! Arguments of the commands about observers.
 
 use super::moment::later;
-use super::{Labels, duration};
+use super::{Labels, duration, label};
 use crate::spelling::nearest;
 use clap::Args;
 use everwatch_core::clock::Timestamp;
@@ -149,10 +149,7 @@ pub(crate) struct Filter {
     #[arg(long)]
     pub(crate) service: Option<String>,
     #[command(flatten)]
-    pub(crate) labels: Labels,
-    /// Match labels: key=value, key!=value, 'key in (a, b)', 'key notin (a, b)', key, '!key'; comma-separated
-    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
-    pub(crate) selector: Option<String>,
+    pub(crate) labels: LabelFilter,
     /// Match names that contain this text
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) query: Option<String>,
@@ -163,11 +160,29 @@ impl ListArgs {
   everwatch observer list --status Failed -o wide
   everwatch observer list --health restarting,waiting
   everwatch observer list --service s1 --sort -created_at --limit 20
-  everwatch observer list --selector 'team in (prices, news), !old'
+  everwatch observer list -l 'team in (prices, news), !old'
   everwatch observer list -l team=prices -o json | jq -r '.[].spec.url'
   everwatch observer list -o jsonpath='{.items[*].name}'
   everwatch observer list -o custom-columns=NAME:.name,TEAM:.labels.team --no-headers
   everwatch observer list --watch";
+}
+
+/// Which labels observers must have.
+#[derive(Debug, Args)]
+pub(crate) struct LabelFilter {
+    /// Match labels: key=value, key!=value, 'key in (a, b)', 'key notin (a, b)', key, '!key'; comma-separated
+    #[arg(short = 'l', long = "selector", value_name = "SELECTOR", value_parser = selector)]
+    pub(crate) selectors: Vec<String>,
+    /// Match a label, whose value may contain commas; repeat the flag for several labels
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) labels: Vec<(String, String)>,
+}
+
+impl LabelFilter {
+    /// All selectors as one.
+    pub(crate) fn selector(&self) -> Option<String> {
+        Some(self.selectors.join(",")).filter(|text| !text.is_empty())
+    }
 }
 
 /// The text of a valid selector.
@@ -254,7 +269,7 @@ pub(crate) struct Selection {
 
 impl Selection {
     const FILTERS: [&'static str; 9] =
-        ["status", "health", "reason", "kind", "pool", "service", "labels", "selector", "query"];
+        ["status", "health", "reason", "kind", "pool", "service", "labels", "selectors", "query"];
     pub(crate) const EXAMPLES: &'static str =
         "Examples (the same for delete, pause, resume, restart and retry):
   everwatch observer restart prices-1 prices-2

@@ -1,7 +1,7 @@
 //! Commands about rollouts.
 
-use super::observer::{selector, status};
-use super::{Labels, OutputArgs, Watched};
+use super::observer::{LabelFilter, status};
+use super::{OutputArgs, Watched};
 use clap::{Args, Subcommand};
 use everwatch_core::record::status::Status;
 use everwatch_core::rollout::MemberState;
@@ -58,10 +58,7 @@ pub(crate) struct Start {
     /// Name; the manager generates one by default
     pub(crate) name: Option<String>,
     #[command(flatten)]
-    pub(crate) labels: Labels,
-    /// Match labels: key=value, key!=value, 'key in (a, b)', 'key notin (a, b)', key, '!key'; comma-separated
-    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
-    pub(crate) selector: Option<String>,
+    pub(crate) labels: LabelFilter,
     /// Match this kind
     #[arg(long)]
     pub(crate) kind: Option<String>,

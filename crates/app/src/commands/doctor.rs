@@ -8,7 +8,7 @@ use everwatch_api::{Finding, Listed};
 use everwatch_core::doctor::Severity;
 
 /// # Errors
-/// A failure if anything is critical, a conflict if there are warnings: the exit code tells the severity.
+/// If there are warnings or critical findings: the exit code tells which.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, arguments: &Doctor) -> anyhow::Result<()> {
     let Listed { items, .. } = Client::new(server)?.read::<Listed<Item<Finding>>>("/v1/doctor").await?;
@@ -33,8 +33,8 @@ fn verdict(severities: &[Severity]) -> Option<Failure> {
         |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
     match (critical, warnings) {
         (0, 0) => None,
-        (0, _) => Some(Failure::Conflict(counted(warnings, "warning"))),
-        _ => Some(Failure::Failed(format!("{critical} critical, {}", counted(warnings, "warning")))),
+        (0, _) => Some(Failure::Warnings(counted(warnings, "warning"))),
+        _ => Some(Failure::Critical(format!("{critical} critical, {}", counted(warnings, "warning")))),
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
         let code = |all: &[Severity]| verdict(all).map_or(0, |failure| failure.exit_code());
         assert_eq!(
             [code(&[]), code(&[Info]), code(&[Info, Warning]), code(&[Warning, Critical])],
-            [0, 0, 4, 1]
+            [0, 0, 8, 9]
         );
         assert_eq!(verdict(&[Warning, Critical]).unwrap().to_string(), "1 critical, 1 warning");
     }

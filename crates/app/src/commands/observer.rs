@@ -201,7 +201,7 @@ fn query(which: &Filter) -> Vec<(&'static str, String)> {
         ("kind", which.kind.clone()),
         ("pool", which.pool.clone()),
         ("service", which.service.clone()),
-        ("selector", which.selector.clone()),
+        ("selector", which.labels.selector()),
         ("q", which.query.clone()),
     ];
     let labels = which.labels.labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));

@@ -52,6 +52,12 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
         Pool::List(watched) => return list(client, "/v1/pools", &POOLS, &watched).await,
         Pool::Describe { name, shown } => return describe(client, &name, &shown).await,
         Pool::Create { name, single } => return create(client, &name, single).await,
+        Pool::Delete { name } => {
+            let path = format!("/v1/pools/{}", Client::part(&name));
+            hinted(client, ("/v1/pools", &name), client.order(Method::DELETE, &path, None)).await?;
+            print(&format!("pool {name} deleted"));
+            return Ok(());
+        }
         Pool::Pause { name } => (name, true),
         Pool::Resume { name } => (name, false),
     };

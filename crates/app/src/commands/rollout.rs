@@ -62,8 +62,8 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
         None => patch_of(&asked.set)?,
     };
     let selector = api::RolloutSelector {
+        label_selector: asked.labels.selector(),
         labels: asked.labels.labels.into_iter().collect(),
-        label_selector: asked.selector,
         namespace: client.namespace().map(str::to_owned),
         kind: asked.kind,
         pool: asked.pool,

@@ -1,6 +1,6 @@
 //! One queue in memory: its ready messages in order, and its consumers. It knows nothing of sessions.
 
-use crate::port::{Delivery, HeaderValue, Message, QueueKind, Receipt};
+use crate::port::{Delivery, Depth, HeaderValue, Message, QueueKind, Receipt};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -74,8 +74,13 @@ impl Queue {
         Self { kind, owner, consumers: Vec::new(), ready: VecDeque::new() }
     }
 
-    pub(super) fn ready(&self) -> usize {
-        self.ready.len()
+    pub(super) fn depth(&self) -> Depth {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let consumers = match self.kind {
+            QueueKind::SingleActive => self.consumers.len().min(1),
+            _ => self.consumers.len(),
+        };
+        Depth { ready: count(self.ready.len()), consumers: count(consumers) }
     }
 
     /// Whether the message was accepted.

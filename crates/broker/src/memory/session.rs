@@ -148,14 +148,15 @@ impl Session for MemorySession {
     }
     async fn depth(&self, queue: &str) -> Result<Depth, BrokerError> {
         self.alive()?;
+        Ok(self.inner.state().reach(self.id, queue)?.depth())
+    }
+    async fn delete(&self, queue: &str) -> Result<(), BrokerError> {
+        self.alive()?;
         let mut state = self.inner.state();
-        let queue = state.reach(self.id, queue)?;
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let consumers = match queue.kind {
-            QueueKind::SingleActive => queue.consumers.len().min(1),
-            _ => queue.consumers.len(),
-        };
-        Ok(Depth { ready: count(queue.ready()), consumers: count(consumers) })
+        state.reach(self.id, queue)?.depth().check_idle(queue)?;
+        state.queues.remove(queue);
+        state.held.retain(|_, held| held.queue != queue);
+        Ok(())
     }
     async fn fate(&self, exclusive_queue: &str) -> Result<OwnerLiveness, BrokerError> {
         self.alive()?;

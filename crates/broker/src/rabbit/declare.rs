@@ -4,9 +4,13 @@
 use super::channel::{ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, code, open_channel};
 use super::session::RabbitSession;
 use crate::port::{BrokerError, Declared, Depth, OwnerLiveness, QueueKind, explain_refusal};
-use lapin::options::QueueDeclareOptions;
+use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, ExchangeKind, Queue};
+use std::time::Duration;
+
+/// The time limit for a deletion, which the broker performs on each node of the queue.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The queue arguments. Every version from 3.10 to 4.3 accepts them, also when the queue is declared again.
 pub(super) fn arguments(prefix: &str, queue: &str, kind: &QueueKind) -> FieldTable {
@@ -170,6 +174,17 @@ impl RabbitSession {
             },
         };
         Ok(Depth { ready: seen.message_count(), consumers: seen.consumer_count() })
+    }
+
+    /// Deletes a queue in which nothing is.
+    pub(super) async fn delete_queue(&self, queue: &str) -> Result<(), BrokerError> {
+        self.depth_of(queue).await?.check_idle(queue)?;
+        let channel = self.asking.channel().await.map_err(|error| unanswered(queue, &error))?;
+        // A quorum queue refuses `if-unused` and `if-empty`.
+        let deleting = channel.queue_delete(queue.into(), QueueDeleteOptions::default());
+        let deleted = tokio::time::timeout(DELETE_TIMEOUT, deleting).await;
+        let deleted = deleted.map_err(|_| BrokerError::Silent(queue.to_owned()))?;
+        deleted.map(drop).map_err(|error| self.shared.fail(&error, queue))
     }
 
     pub(super) async fn fate_of(&self, queue: &str) -> Result<OwnerLiveness, BrokerError> {

@@ -236,6 +236,9 @@ impl Session for RabbitSession {
     async fn depth(&self, queue: &str) -> Result<Depth, BrokerError> {
         self.shared.loss.guard(self.depth_of(queue)).await
     }
+    async fn delete(&self, queue: &str) -> Result<(), BrokerError> {
+        self.shared.loss.guard(self.delete_queue(queue)).await
+    }
     async fn fate(&self, exclusive_queue: &str) -> Result<OwnerLiveness, BrokerError> {
         self.shared.loss.guard(self.fate_of(exclusive_queue)).await
     }

@@ -24,6 +24,10 @@ fn note(pool: &Pool) -> String {
     format!("{PREFIX}{pool}")
 }
 
+fn note_of_single(pool: &Pool) -> String {
+    format!("{PREFIX}{SINGLE}{pool}")
+}
+
 pub(crate) async fn all(store: &dyn Store) -> Result<PoolNotes, StoreError> {
     let mut notes = PoolNotes::default();
     for (key, value) in store.notes_under(PREFIX).await? {
@@ -50,7 +54,15 @@ pub(crate) async fn set_paused(store: &dyn Store, pool: &Pool, paused: bool) -> 
     Ok(true)
 }
 
-/// A pool stays single.
+/// A pool stays single until it is deleted.
 pub(crate) async fn set_single(store: &dyn Store, pool: &Pool) -> Result<(), StoreError> {
-    store.set_note(&format!("{PREFIX}{SINGLE}{pool}"), YES, Duration::MAX).await
+    store.set_note(&note_of_single(pool), YES, Duration::MAX).await
+}
+
+/// Removes what is noted about a deleted pool.
+pub(crate) async fn forget(store: &dyn Store, pool: &Pool) -> Result<(), StoreError> {
+    for note in [note(pool), note_of_single(pool)] {
+        store.set_note(&note, "", Duration::ZERO).await?;
+    }
+    Ok(())
 }

@@ -42,6 +42,11 @@ impl Pools {
         lock(&self.known).insert(pool.clone());
     }
 
+    pub(crate) fn forget(&self, pool: &Pool) {
+        lock(&self.declared).remove(pool);
+        lock(&self.known).remove(pool);
+    }
+
     pub(crate) fn are_loaded(&self) -> bool {
         self.loaded.load(Ordering::Relaxed)
     }

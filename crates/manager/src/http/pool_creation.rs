@@ -4,13 +4,14 @@ use super::problem::{Code, Problem};
 use crate::context::{Manager, pool_notes};
 use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, QueueKind, Session};
+use everwatch_core::capacity::pool_use::PoolUse;
 use everwatch_core::id::Pool;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
 pub(super) async fn create(manager: &Manager, pool: &Pool, single: bool) -> Result<(), Problem> {
-    let services = manager.records.services(Duration::ZERO).await?;
+    manager.records.services(Duration::ZERO).await?;
     let is_single = manager.records.is_single(pool);
     if is_single && single {
         return Ok(());
@@ -18,22 +19,20 @@ pub(super) async fn create(manager: &Manager, pool: &Pool, single: bool) -> Resu
     if !is_single && !single {
         return declare(manager, pool).await;
     }
-    let of_pool = services.iter().filter(|it| it.registration.pool == *pool).count();
-    let counts = manager.records.store.counts().await?;
-    let observers: u64 = counts.iter().filter(|((of, _), _)| of == pool).map(|(_, count)| count.number).sum();
-    if is_single || of_pool > 0 || observers > 0 {
+    let PoolUse { services, observers, .. } = manager.pool_use(pool).await?;
+    if is_single || services > 0 || observers > 0 {
         let is = if is_single { "is a single pool" } else { "is not a single pool" };
-        let why = format!("it {is}, with {of_pool} services and {observers} observers");
+        let why = format!("it {is}, with {services} services and {observers} observers");
         let wanted = if single { "a single pool" } else { "the pool" };
         return Err(in_use(format!(
-            "pool {pool} cannot change ({why}): create {wanted} under a name that is not in use"
+            "pool {pool} cannot change ({why}): create {wanted} under a name that is not in use, or delete this one first"
         )));
     }
     let queue = manager.link.topology.work(pool);
     match open_session(manager)?.declare(&queue, &QueueKind::SingleActive).await {
         Ok(_) => {}
         Err(BrokerError::Refused(_)) => {
-            let cure = "create a single pool under a name that is not in use";
+            let cure = "create a single pool under a name that is not in use, or delete this one first";
             return Err(in_use(format!(
                 "pool {pool} exists and is not a single pool, and a pool cannot change: {cure}"
             )));
@@ -53,12 +52,12 @@ async fn declare(manager: &Manager, pool: &Pool) -> Result<(), Problem> {
     declared.map_err(|error| undeclared(pool, error))
 }
 
-fn open_session(manager: &Manager) -> Result<Arc<dyn Session>, Problem> {
+pub(super) fn open_session(manager: &Manager) -> Result<Arc<dyn Session>, Problem> {
     let none = || Problem::new(Code::NotReady, "this manager is not connected to the broker".to_owned());
     manager.link.open_session().ok_or_else(none)
 }
 
-fn undeclared(pool: &Pool, error: BrokerError) -> Problem {
+pub(super) fn undeclared(pool: &Pool, error: BrokerError) -> Problem {
     match error {
         BrokerError::Refused(why) => in_use(format!("pool {pool} cannot change: {why}")),
         error => Problem::new(Code::NotReady, error.to_string()),

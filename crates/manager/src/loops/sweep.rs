@@ -88,7 +88,7 @@ impl Searching {
         let depth = match tokio::time::timeout(DEPTH_WITHIN, session.depth(&queue)).await {
             Ok(Ok(depth)) => depth,
             Ok(Err(BrokerError::NoQueue(_))) => {
-                work_queues::restore(manager, session, pool).await?;
+                work_queues::on_missing(manager, session, pool).await?;
                 return Ok(false);
             }
             Ok(Err(_)) | Err(_) => return Ok(false),

@@ -4,10 +4,10 @@ use crate::context::Manager;
 use crate::context::pool_notes;
 use crate::context::records::Records;
 use everwatch_broker::{BrokerError, Declared, QueueKind, Session};
+use everwatch_core::capacity::pool_use::MissingQueue;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::Pool;
 use everwatch_core::record::events::EventKind;
-use everwatch_core::record::status::Status;
 use everwatch_store::StoreError;
 use std::time::Duration;
 use tracing::{debug, warn};
@@ -51,20 +51,21 @@ pub(crate) async fn declare(
     Ok(())
 }
 
-/// Declares a work queue again that has gone, because the broker user of its services may not do so. Unless the pool is
-/// configured, only if its queue existed: the first declaration of a queue decides whether its pool is single.
-pub(crate) async fn restore(manager: &Manager, session: &dyn Session, pool: &Pool) -> Result<(), StoreError> {
-    let has_had_one = manager.settings.pools.contains(pool)
-        || manager.link.pools.is_declared(pool)
-        || manager
-            .records
-            .store
-            .counts()
-            .await?
-            .keys()
-            .any(|(of, status)| of == pool && *status == Status::Processing);
-    if has_had_one && let Err(error) = declare(manager, session, pool).await {
-        warn!(%pool, %error, "a work queue that has gone could not be declared again");
+/// Acts on a work queue that has gone: declares it again, because the broker user of the services may not do so, or forgets
+/// the pool, as the use of the pool decides.
+pub(crate) async fn on_missing(
+    manager: &Manager,
+    session: &dyn Session,
+    pool: &Pool,
+) -> Result<(), StoreError> {
+    match manager.pool_use(pool).await?.on_missing_queue() {
+        MissingQueue::Declare => {
+            if let Err(error) = declare(manager, session, pool).await {
+                warn!(%pool, %error, "a work queue that has gone could not be declared again");
+            }
+        }
+        MissingQueue::Keep => {}
+        MissingQueue::Forget => manager.link.pools.forget(pool),
     }
     Ok(())
 }

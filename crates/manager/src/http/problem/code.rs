@@ -79,7 +79,7 @@ codes! {
     NoCapacity = SERVICE_UNAVAILABLE, "no-capacity", "the pool has no free slot", retry after 5;
     PoolPaused = SERVICE_UNAVAILABLE, "pool-paused", "the pool is paused", retry after 5;
     ServiceWithoutRoom = CONFLICT, "service-without-room", "the service cannot take the observer";
-    PoolInUse = CONFLICT, "pool-in-use", "the pool is in use with the other setting";
+    PoolInUse = CONFLICT, "pool-in-use", "the pool is in use";
     LimitUnknown = UNPROCESSABLE_ENTITY, "limit-unknown", "no limit applies to a key";
     LimitReached = SERVICE_UNAVAILABLE, "limit-reached", "a limit has no free place", retry after 5;
     NamespaceUnknown = UNPROCESSABLE_ENTITY, "namespace-unknown", "the namespace does not exist";
