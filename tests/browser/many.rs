@@ -1,5 +1,5 @@
 //! A large fleet in the console: how long the list takes to appear and to be filtered, and whether the page
-//! stays responsive while many observers change. Prints the measured values. EVERWATCH_CONSOLE_OBSERVERS: the
+//! stays responsive while many observers change; then how long the overview with the last 24 hours takes. Prints the measured values. EVERWATCH_CONSOLE_OBSERVERS: the
 //! number of observers (default 1,000); EVERWATCH_CONSOLE_CHANGES: how many restart each second (default 20).
 
 use crate::browser::Browser;
@@ -120,4 +120,17 @@ async fn a_large_fleet_is_seen_and_filtered_while_it_changes() {
     );
     all_run(&cluster.api, count).await;
     page.screenshot("many").await;
+
+    // All restarts, and a service whose observers all move, are in the last 24 hours.
+    cluster.kill("b");
+    cluster.service("c", u32::try_from(count * 3 / 5).unwrap()).await;
+    all_run(&cluster.api, count).await;
+    page.view("#/?span=24h").await;
+    page.until("the incident", "document.querySelector('.incident-list')?.innerText.includes('b lost')")
+        .await;
+    let drawn = page.reopened("document.querySelectorAll('.chart .lane-name').length === 3").await;
+    println!(
+        "MEASURED {count} observers: the overview with the timeline of 24 h is seen after {drawn:.0} ms"
+    );
+    page.screenshot("many-timeline").await;
 }
