@@ -48,7 +48,11 @@ fn subcommands(help: &str) -> Vec<String> {
 
 fn describe(path: &[String], page: &mut String) {
     let help = help(path);
-    let own = help.split("\nEverywhere:\n").next().unwrap().trim_end();
+    let (own, everywhere) = help.split_once("\nEverywhere:\n").unwrap_or((&help, ""));
+    // Examples follow the flags of all commands.
+    let examples = everywhere.split_once("\n\n").map_or("", |(_, examples)| examples);
+    let own = format!("{}\n\n{}", own.trim_end(), examples.trim_end());
+    let own = own.trim_end();
     let below = subcommands(&help);
     let level = if path.len() == 1 { "##" } else { "###" };
     if !path.is_empty() {

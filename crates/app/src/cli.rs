@@ -37,7 +37,8 @@ pub(crate) use rate::Rate;
 pub(crate) use rollout::{Rollout, Start};
 pub(crate) use timeline::Timeline;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use everwatch_core::clock::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -222,6 +223,25 @@ pub(crate) struct Watched {
     /// Keep showing changes until Ctrl-C
     #[arg(short, long)]
     pub(crate) watch: bool,
+}
+
+/// The command line. Ends the process if it is wrong, or asks for help.
+pub(crate) fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| with_observer_verb(error, std::env::args().nth(1)).exit())
+}
+
+/// Commands of kubectl and docker begin with a verb: `everwatch list` means `everwatch observer list`.
+fn with_observer_verb(mut error: clap::Error, first: Option<String>) -> clap::Error {
+    let word = first.filter(|_| error.kind() == ErrorKind::InvalidSubcommand);
+    let command = Cli::command();
+    let observer = command.find_subcommand("observer");
+    if let Some(word) = word
+        && observer.is_some_and(|observer| observer.find_subcommand(&word).is_some())
+    {
+        let meant = ContextValue::Strings(vec![format!("observer {word}")]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+    error
 }
 
 #[derive(Debug, Args)]

@@ -33,6 +33,7 @@ mod status;
 mod timeline;
 mod unknown;
 mod versions;
+mod waiting;
 mod watch;
 
 use crate::cli::{Cli, Command, Config, Everywhere};

@@ -13,7 +13,6 @@ mod spelling;
 mod top;
 mod trust;
 
-use clap::Parser as _;
 use std::process::ExitCode;
 
 /// Managers and services allocate for every message; with the allocator of the C library, a move costs the manager a
@@ -29,5 +28,5 @@ fn main() -> ExitCode {
     if commands::completion_answered() {
         return ExitCode::SUCCESS;
     }
-    commands::run(cli::Cli::parse())
+    commands::run(cli::parse())
 }

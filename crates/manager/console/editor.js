@@ -64,7 +64,7 @@ function choose(draft, mode, context) {
 const textArea = (draft, context) => h("div", { class: "field", key: draft.mode },
   h("label", { for: "definition" }, `Definition as ${MODES[draft.mode]}`),
   h("textarea", { id: "definition", rows: "22", spellcheck: "false", value: draft.text ?? written(draft), "aria-invalid": draft.unreadable ? "true" : undefined, "aria-describedby": "definition-hint", oninput: (event) => typed(draft, event.target.value, context) }),
-  h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The members of POST /v1/observers."));
+  h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The fields of POST /v1/observers."));
 
 const labelsText = (labels = {}) => Object.entries(labels).map(([name, value]) => `${name}=${value}`).join(", ");
 function labelsOf(text) {

@@ -53,6 +53,10 @@ pub struct Options {
     /// Take over observers in the broker that belong to another database
     #[arg(long)]
     pub adopt: bool,
+    /// The number of deaths of services that quarantines an observer, instead of `[manager] quarantine_after`: for programs that
+    /// kill services themselves
+    #[arg(skip)]
+    pub quarantine_after: Option<u32>,
 }
 
 /// The error that ended `dev`.
@@ -125,6 +129,9 @@ fn adapt(settings: &mut Settings, options: &Options, scratch: Option<&TempDir>) 
     }
     if let Some(folder) = scratch {
         settings.store.url = format!("sqlite://{}", folder.path().join("everwatch.db").display());
+    }
+    if let Some(deaths) = options.quarantine_after {
+        settings.manager.quarantine_after = deaths;
     }
     let given = [
         (&options.store, &mut settings.store.url),

@@ -281,8 +281,8 @@ impl Selection {
 pub(crate) struct Wait {
     /// Name or id
     pub(crate) name: String,
-    /// Status to wait for, such as status=Processing
-    #[arg(long = "for", value_name = "status=WORD")]
+    /// Status or health to wait for, such as status=Processing or health=running
+    #[arg(long = "for", value_name = "status=WORD|health=WORD")]
     pub(crate) until: String,
     /// Give up after this, with exit code 5
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]

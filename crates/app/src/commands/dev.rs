@@ -21,6 +21,9 @@ pub(crate) fn run(config: Option<&Path>, options: &Options, demo: Option<Duratio
             demo::start(format!("http://{address}"), every);
         }
     };
+    // No observer is the cause of the deaths that the demo causes.
+    let quarantine_after = demo.map(|_| u32::MAX).or(options.quarantine_after);
+    let options = &Options { quarantine_after, ..options.clone() };
     let ended = Service::new().built_in().dev(config, options, greet);
     ended.map_err(|error| match error {
         DevError::Usage(text) => Failure::Usage(text).into(),

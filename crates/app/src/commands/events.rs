@@ -34,6 +34,14 @@ pub(super) async fn run(client: &Client, path: &str, asked: &Asked) -> anyhow::R
     }
     told.tell(&history, &asked.shown)?;
     output::warn_of_columns(&history, &asked.shown);
+    if let Output::JsonPath(path) = &asked.shown.output
+        && !history.is_empty()
+        && history.iter().all(|it| output::values(path, it, Root::Object).is_empty())
+    {
+        note(
+            "the path selects nothing; events are printed one by one, so a path begins with a field of an event, as in {.type}",
+        );
+    }
     if !asked.follow {
         return Ok(());
     }

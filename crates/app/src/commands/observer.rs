@@ -1,20 +1,16 @@
 //! `everwatch observer …`
 
 use super::unknown::{self, Named, hinted};
-use super::{apply, bulk, edit, events, fan_out, get, logs, versions, watch};
-use crate::cli::{Create, Filter, ListArgs, Names, Observer, Selection, Wait, Watched};
+use super::{apply, bulk, edit, events, fan_out, get, logs, versions, waiting, watch};
+use crate::cli::{Create, Filter, ListArgs, Names, Observer, Selection, Watched};
 use crate::client::{Client, Failure};
-use crate::output::{self, OBSERVERS, Root, TerminalStyle, note, print, print_paragraphs};
+use crate::output::{self, OBSERVERS, Root, TerminalStyle, print, print_paragraphs};
 use crate::requests::{all, described_observer, path, told};
 use everwatch_api as api;
 use everwatch_core::clock;
-use everwatch_core::record::status::Status;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
-use std::time::{Duration, Instant};
-
-/// The longest that one long poll may last.
-const POLL: Duration = Duration::from_secs(30);
+use std::time::Duration;
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
@@ -42,7 +38,7 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
             Ok(())
         }
         Observer::Delete { chosen, wait, dry_run } => delete(client, &chosen, wait, dry_run).await,
-        Observer::Wait(asked) => wait(client, &asked).await,
+        Observer::Wait(asked) => waiting::run(client, &asked).await,
         Observer::Retry(chosen) => act_on(client, &chosen, "retry").await,
         Observer::Pause(chosen) => act_on(client, &chosen, "pause").await,
         Observer::Resume(chosen) => act_on(client, &chosen, "resume").await,
@@ -119,8 +115,7 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         print(&told(&made.name, &made));
         return Ok(());
     };
-    let name = made.name;
-    wait(client, &Wait { name, until: "status=Processing".to_owned(), timeout }).await
+    waiting::until_it_runs(client, &made.name, timeout).await
 }
 
 async fn delete(
@@ -206,42 +201,6 @@ fn query(which: &Filter) -> Vec<(&'static str, String)> {
     ];
     let labels = which.labels.labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));
     one.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(labels).collect()
-}
-
-async fn wait(client: &Client, asked: &Wait) -> anyhow::Result<()> {
-    let Wait { name, until, timeout } = asked;
-    let Some(status) = until.strip_prefix("status=") else {
-        return Err(Failure::Usage(format!(
-            "--for `{until}`: write status=STATUS, such as status=Processing"
-        ))
-        .into());
-    };
-    let begun = Instant::now();
-    let mut last = String::new();
-    loop {
-        let left = timeout.saturating_sub(begun.elapsed());
-        let poll = left.min(POLL).as_secs().max(1);
-        let query = format!("?wait_for=status%3D{}&wait={poll}s", Client::part(status));
-        let it: api::Observer = client.read(&format!("{}{query}", path(name))).await?;
-        let (now, reason) = (it.status.as_str(), it.reason);
-        if now == status {
-            print(&format!("{name} {now}"));
-            return Ok(());
-        }
-        if it.status == Status::Deleted {
-            let text = format!("{name} is deleted, so it never becomes {status}");
-            return Err(Failure::Conflict(text).into());
-        }
-        if begun.elapsed() >= *timeout {
-            let waited = clock::show(*timeout);
-            let text = format!("{name} is {now} after {waited}, not {status}: {reason}");
-            return Err(Failure::TimedOut(text.trim_end_matches([':', ' ']).to_owned()).into());
-        }
-        if last != reason && !reason.is_empty() {
-            note(&format!("{name} is {now}: {reason}"));
-            last = reason;
-        }
-    }
 }
 
 pub(super) fn read_json(member: &str, given: &str) -> anyhow::Result<Value> {

@@ -119,12 +119,14 @@ pub(super) async fn counted<T: Clone + DeserializeOwned + Serialize>(
 async fn create(client: &Client, name: &str, single: bool) -> anyhow::Result<()> {
     let settings = serde_json::to_value(api::PoolSettings { single: Some(single), paused: None })?;
     let path = format!("/v1/pools/{}", Client::part(name));
+    let is_known = client.read::<api::Pool>(&path).await.is_ok();
     let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
+    let done = if is_known { "exists" } else { "created" };
     if single {
-        print(&format!("pool {} exists and is single", pool.name));
+        print(&format!("pool {} {done}; it is a single pool", pool.name));
         output::note("set service.pool_single on all its services");
     } else {
-        print(&format!("pool {} exists", pool.name));
+        print(&format!("pool {} {done}", pool.name));
     }
     Ok(())
 }

@@ -161,7 +161,7 @@ impl Row {
         in_order.sort_unstable_by_key(|death| death.run);
         let names = in_order.iter().map(|death| death.name.as_str()).collect::<Vec<_>>().join(", ");
         let error = format!(
-            "quarantined: {} services died within {} s of its start, or because its code blocked a thread: {names}",
+            "quarantined: {} services died, each within {} s of a start of this observer or because its code blocked a thread: {names}",
             deaths.len(),
             BLAME_WITHIN.as_secs()
         );
