@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 /// Pages outside of `docs` that the site contains, too.
-const BESIDE: [&str; 8] = [
+const BESIDE: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "bench/peers/README.md",
+    "bench/peers/results.md",
     "deploy/helm/everwatch/README.md",
     "sdk/python/README.md",
 ];
@@ -130,6 +132,22 @@ fn every_chapter_is_in_the_contents_once() {
     let mut wanted: Vec<String> = pages().into_keys().filter(|it| it != CONTENTS).collect();
     wanted.sort();
     assert_eq!(listed, wanted, "{CONTENTS} lists each page once");
+}
+
+/// The site contains only the pages of the contents: a link to another page leads nowhere there.
+#[test]
+fn every_linked_page_is_in_the_contents() {
+    let pages = pages();
+    let mut absent = Vec::new();
+    for (page, text) in &pages {
+        for link in links(text).iter().filter(|it| !it.contains("://")) {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.ends_with(".md") && !pages.contains_key(&resolved(page, file)) {
+                absent.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(absent.is_empty(), "{CONTENTS} does not list these linked pages:\n{}", absent.join("\n"));
 }
 
 /// The index that a forge shows for the folder.
