@@ -9,6 +9,7 @@ mod new;
 mod reading;
 mod top;
 mod top_views;
+mod waiting;
 mod walk;
 
 use everwatch_api::{Event, Observer};
@@ -134,7 +135,7 @@ async fn several_names_are_worked_on_and_the_first_failure_decides() {
     let dev = Dev::start(1, 5).await;
     let (code, said, _) =
         dev.run("observer create one --kind ticker --label app=x --overlap forbid --grace 3s --wait 20s");
-    assert_eq!((code, said.as_str()), (Some(0), "one Processing\n"));
+    assert_eq!((code, said.as_str()), (Some(0), "one Processing (running)\n"));
     let it = dev.api.observer("one").await;
     assert_eq!((it.overlap, it.grace.as_str()), (Overlap::Forbid, "3s"));
     assert_eq!(dev.run("observer create two --kind ticker --paused").1, "two Paused\n");

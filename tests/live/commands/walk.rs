@@ -75,6 +75,8 @@ const COMMANDS: &[(&str, i32)] = &[
     ("observer describe one", 0),
     ("observer result one", 3),
     ("observer wait one --for status=Processing", 0),
+    ("observer wait one --for health=running", 0),
+    ("observer wait one --for health=fine", 2),
     ("observer logs one --tail 5", 0),
     ("observer events one --type started --limit 5", 0),
     ("observer pause one", 0),

@@ -101,7 +101,7 @@ async fn until(
         if let Some(Ok(())) = judged
             && stays(goal, run, &mut since)
         {
-            print(&reached(&it));
+            print(&reached(goal, &it));
             return Ok(());
         }
         match judged {
@@ -145,6 +145,10 @@ fn current(it: &api::Observer) -> String {
     }
 }
 
-fn reached(it: &api::Observer) -> String {
-    format!("{} {}", it.name, current(it))
+/// A run that was over before it was seen has a status alone.
+fn reached(goal: Goal<'_>, it: &api::Observer) -> String {
+    match goal {
+        Goal::Status(_) => format!("{} {}", it.name, it.status),
+        Goal::Health(_) => format!("{} {}", it.name, current(it)),
+    }
 }
