@@ -113,7 +113,7 @@ async fn the_log_follows_after_a_dialog_and_is_searched_and_filtered() {
     page.until_text(".logs", "line 20").await;
     page.until("the end in sight", at_end).await;
     page.press("Delete").await;
-    page.until_text("#dialog h2", "Delete 1 observer?").await;
+    page.until_text("#dialog h2", "Delete talks?").await;
     page.press("Cancel").await;
     page.until_text(".logs", "line 40").await;
     page.until("the end in sight after the dialog", at_end).await;
