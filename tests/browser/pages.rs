@@ -39,9 +39,9 @@ async fn pools_kinds_and_one_service_have_pages() {
     page.until_text("tbody", "default").await;
     page.press("Pause").await;
     page.confirm().await;
-    page.until_text("tbody", "Paused").await;
+    page.until_text("tbody", "paused").await;
     page.press("Resume").await;
-    page.until_text("tbody", "active").await;
+    page.until_text("tbody", "open").await;
     page.press("New single pool").await;
     page.write("#dialog[open] input[name=name]", "feeds").await;
     page.confirm().await;

@@ -125,7 +125,7 @@ async fn the_form_takes_schedules_and_windows_and_the_page_of_an_observer_shows_
     page.until_text("main", "At 03:00, on day 1, in January.").await;
     assert_eq!(page.run("return document.querySelectorAll('.next li').length").await, 5);
     page.press("Execute now").await;
-    page.press("Execute now 1").await;
+    page.press("Execute now nightly").await;
     page.until_text(".head .status", "Running").await;
     cluster.api.until_observer("nightly", |it| it.generation == 1 && it.status == Status::Processing).await;
 

@@ -23,21 +23,26 @@ export function newDialog() {
   return dialog;
 }
 
-/** Asks before something that cannot be undone; answers whether, or what was typed where `input` is given. */
+/** Asks before something that cannot be undone; answers whether, or what was typed where `input` is given. `input.check(text)` says what is wrong with it. */
 export function confirm({ title, lines, action, danger = true, input, more }) {
   const dialog = newDialog();
   return new Promise((resolve) => {
     const field = input && h("input", { name: "value", autocomplete: "off", placeholder: input.placeholder ?? "" });
-    const form = h("form", { method: "dialog" },
+    const said = input?.check && h("p", { class: "bad", role: "alert" });
+    const submit = (event) => {
+      const wrong = event.submitter?.value === "no" ? null : input?.check?.(field.value.trim());
+      if (wrong) { event.preventDefault(); said.textContent = wrong; field.focus(); }
+    };
+    const form = h("form", { method: "dialog", onsubmit: submit },
       h("h2", { id: "dialog-title" }, title),
       lines.map((line) => h("p", {}, line)),
       more,
-      field && h("label", { class: "field" }, h("span", {}, input.label), field),
+      field && h("label", { class: "field" }, h("span", {}, input.label), field), said,
       h("p", { class: "row end" },
         h("button", { value: "no", class: "button", type: "submit", formnovalidate: true }, "Cancel"),
         h("button", { value: "yes", class: danger ? "button danger" : "button primary", type: "submit" }, action)));
     if (field) field.onkeydown = (event) => {
-      if (event.key === "Enter") { event.preventDefault(); dialog.close("yes"); }
+      if (event.key === "Enter") { event.preventDefault(); form.querySelector("button[value=yes]").click(); }
     };
     dialog.replaceChildren(form);
     dialog.returnValue = "no";
@@ -47,12 +52,8 @@ export function confirm({ title, lines, action, danger = true, input, more }) {
   });
 }
 
-/** The whole number that the user typed; for other text, shows an error and returns nothing. */
-export function wholeNumber(text) {
-  if (/^\d+$/.test(text)) return Number(text);
-  toast(`“${text}” is not a whole number.`);
-  return undefined;
-}
+/** What is wrong with a text that should be a whole number; nothing if it is one. */
+export const notWhole = (text) => (/^\d+$/.test(text) ? null : `“${text}” is not a whole number.`);
 
 /** A form with several fields `{ name, label, value, placeholder, hint, options, rows, type, min, max }`; returns the typed values by name, or nothing if the user cancels. */
 export function askForm({ title, lines = [], fields, action, check = () => null }) {

@@ -1,7 +1,6 @@
-// A new observer from a definition: typed as YAML or JSON, or cloned from another observer.
+// A new observer from a definition: typed as YAML or JSON, taken over from the form, or cloned from another observer.
 import { Refused, call } from "./api.js";
 import { toast } from "./ask.js";
-import { h } from "./dom.js";
 import { draftOf, editor } from "./editor.js";
 import { newestVersion } from "./versions.js";
 
@@ -13,17 +12,30 @@ async function startOf(from) {
   return { ...definition, name: `${definition.name}-copy` };
 }
 
-export async function loadText(params) {
-  const from = params.get("from") ?? "";
-  if (draft?.from !== from) draft = draftOf(null, await startOf(from), { from, mode: "yaml" });
+/** Begins a text with this definition. */
+export function startText(definition, mode, params) {
+  draft = draftOf(null, definition, { from: params.get("from") ?? "", mode });
 }
 
-async function send(context) {
+export function dropText() {
+  draft = null;
+}
+
+export const textDraft = () => draft;
+
+export async function loadText(params, mode) {
+  const from = params.get("from") ?? "";
+  if (draft?.from !== from) draft = draftOf(null, await startOf(from), { from, mode });
+  else if (draft.mode !== mode && draft.unreadable === null) Object.assign(draft, { mode, text: null });
+}
+
+async function send(forget, context) {
   draft.saving = true;
   context.redraw();
   try {
     const made = await call("POST", "/v1/observers", draft.definition);
-    draft = null;
+    dropText();
+    forget();
     location.hash = `#/observers/${made.id}`;
     return;
   } catch (error) {
@@ -35,9 +47,5 @@ async function send(context) {
   context.redraw();
 }
 
-/** The switch beside the title of the page. */
-export const asSwitch = (now) => h("span", { class: "seg end", role: "group", "aria-label": "Create from" },
-  h("a", { class: now === "form" ? "quiet on" : "quiet", href: "#/create", "aria-current": now === "form" ? "true" : undefined }, "Form"),
-  h("a", { class: now === "yaml" ? "quiet on" : "quiet", href: "#/create?as=yaml", "aria-current": now === "yaml" ? "true" : undefined }, "YAML"));
-
-export const drawText = ({ kinds }, context) => editor(draft, kinds, { title: "Definition", word: "Create", save: () => send(context), cancel: () => { draft = null; location.hash = "#/observers"; } }, context);
+/** `forget` clears the form, whose values the text may have taken over. */
+export const drawText = ({ kinds }, forget, context) => editor(draft, kinds, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { dropText(); forget(); location.hash = "#/observers"; } }, context);

@@ -1,51 +1,28 @@
 // A form for a new observer, made from what its kind says of its spec.
 import { Refused, call, get } from "./api.js";
-import { toast } from "./ask.js";
-import { asSwitch, drawText, loadText } from "./create-text.js";
+import { confirm, toast } from "./ask.js";
+import { CLEAN, ZONE, body, formOf, membersOf } from "./create-form.js";
+import { drawText, dropText, loadText, startText, textDraft } from "./create-text.js";
 import { h } from "./dom.js";
-import { collect, control, fields } from "./schema.js";
+import { MODES } from "./editor.js";
+import { control } from "./schema.js";
 import { readable } from "./session.js";
 import { empty } from "./show.js";
 
 /** Members of the definition that a field of the form writes, beside those of the spec. */
 const POINTERS = ["/name", "/kind", "/pool", "/labels", "/priority", "/weight", "/limits", "/start_at", "/finish_at", "/start_within", "/attempt_timeout", "/schedule", "/windows", "/time_zone"];
-const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind has no schema" }];
-const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", weight: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
-const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 let draft = CLEAN();
 /** The kind in the address. */
 let asked = null;
 
+/** The address names the mode; the form is the usual one. */
+const modeOf = (params) => (["yaml", "json"].includes(params.get("as")) ? params.get("as") : "form");
+
 async function load({ params }) {
-  if (params.get("as") === "yaml") await loadText(params);
+  if (modeOf(params) !== "form") await loadText(params, modeOf(params));
   if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
   const [kinds, pools] = await Promise.all([get("/v1/kinds"), readable("pools:read", () => get("/v1/pools"), { items: [] })]);
   return { kinds: kinds.items, pools: pools.items };
-}
-
-function body(members, whole) {
-  const spec = collect(members, draft.spec);
-  const labels = draft.labels.split(/[,\n]/).map((it) => it.trim()).filter(Boolean).map((it) => {
-    if (!it.includes("=")) throw { name: "/labels", message: `“${it}” is not key=value` };
-    return [it.slice(0, it.indexOf("=")), it.slice(it.indexOf("=") + 1)];
-  });
-  return {
-    ...(draft.name.trim() && { name: draft.name.trim() }), kind: draft.kind, spec: whole ? spec.spec ?? {} : spec,
-    ...(draft.pool && { pool: draft.pool }), ...(labels.length && { labels: Object.fromEntries(labels) }),
-    ...(draft.priority.trim() && { priority: numbered(draft.priority.trim()) }), ...(draft.weight.trim() && { weight: numbered(draft.weight.trim()) }), ...(draft.limits.trim() && { limits: draft.limits.split(/[\s,]+/).filter(Boolean) }), ...(draft.timeout.trim() && { attempt_timeout: draft.timeout.trim() }),
-    ...(draft.within.trim() && { start_within: draft.within.trim() }),
-    ...(draft.schedule.trim() && { schedule: { cron: draft.schedule.trim(), time_zone: draft.zone.trim(), if_running: draft.running } }),
-    ...(draft.windows.trim() && { windows: { time_zone: draft.zone.trim(), open: draft.windows.split(/[;\n]/).map((it) => it.trim()).filter(Boolean).map(opening) } }),
-    ...(draft.start && { start_at: new Date(draft.start).toISOString() }), ...(draft.finish && { finish_at: new Date(draft.finish).toISOString() }),
-    on_full: draft.queue ? "queue" : "reject", overlap: draft.forbid ? "forbid" : "allow",
-  };
-}
-
-/** One window, as in “mon-fri 09:30-16:00”. */
-function opening(text) {
-  const parts = /^(?:(\S+)\s+)?(\d\d:\d\d)-(\d\d:\d\d)$/.exec(text);
-  if (!parts) throw { name: "/windows", message: `“${text}” is not a window: write days and two times, as in mon-fri 09:30-16:00` };
-  return { ...(parts[1] && { days: parts[1] }), from: parts[2], to: parts[3] };
 }
 
 /** The field of the form that writes the member at this place. */
@@ -54,9 +31,6 @@ function fieldOf(pointer) {
   if (pointer.endsWith("/time_zone")) return "/time_zone";
   return ["/labels", "/limits", "/schedule", "/windows"].find((it) => pointer.startsWith(it)) ?? pointer;
 }
-
-/** What the manager can judge: a text that is no number is sent as it is. */
-const numbered = (text) => Number.isNaN(Number(text)) ? text : Number(text);
 
 /** Puts each complaint below the field that it is about; answers those without one. */
 function complain(error, members) {
@@ -69,11 +43,50 @@ function complain(error, members) {
   return error.errors.length === 0 ? [error.message] : lost;
 }
 
-async function send(members, whole, context) {
+function invalid(context) {
+  context.redraw();
+  document.querySelector("[aria-invalid=true]")?.focus();
+}
+
+/** From the form to a text: the definition that the form makes. */
+function toText(mode, kind, params, context) {
+  const { members, isWhole } = membersOf(kind);
+  draft.wrong = {};
+  try { startText(body(draft, members, isWhole), mode, params); } catch (error) {
+    if (error instanceof Error) throw error;
+    draft.wrong[error.name] = error.message;
+    return invalid(context);
+  }
+  context.set({ as: mode });
+}
+
+/** From a text to the form: asks before the form drops what it cannot show. */
+async function toForm(kinds, context) {
+  const { values, lost } = formOf(textDraft().definition, kinds);
+  if (lost.length && !await confirm({ title: "Switch to the form?", lines: [`The form cannot show these fields of the definition completely: ${lost.join(", ")}. It drops what it cannot show.`], action: "Switch to the form" })) return;
+  draft = values;
+  context.set({ as: "" });
+}
+
+/** The switch beside the title of the page. */
+function asSwitch(now, kinds, params, context) {
+  const choose = (mode) => {
+    if (mode === now) return undefined;
+    if (mode === "form") return toForm(kinds, context);
+    return now === "form" ? toText(mode, kinds.find((it) => it.name === draft.kind), params, context) : context.set({ as: mode });
+  };
+  // A text that cannot be read has no other form.
+  const isStuck = now !== "form" && textDraft().unreadable !== null;
+  return h("span", { class: "seg end", role: "group", "aria-label": "Create from" }, Object.entries(MODES).map(([mode, text]) =>
+    h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(mode === now), disabled: isStuck && mode !== now, onclick: () => choose(mode) }, text)));
+}
+
+async function send(members, isWhole, context) {
   draft.wrong = {};
   draft.sending = true;
   try {
-    const made = await call("POST", "/v1/observers", body(members, whole));
+    const made = await call("POST", "/v1/observers", body(draft, members, isWhole));
+    dropText();
     draft = { ...CLEAN(), kind: draft.kind };
     location.hash = `#/observers/${made.id}`;
     return;
@@ -85,8 +98,7 @@ async function send(members, whole, context) {
     else toast(error.message);
   }
   draft.sending = false;
-  context.redraw();
-  document.querySelector("[aria-invalid=true]")?.focus();
+  invalid(context);
 }
 
 function line(label, pointer, id, input, hint) {
@@ -101,22 +113,23 @@ const check = (text, name, hint) => h("label", { class: "check" },
   h("input", { type: "checkbox", checked: draft[name], onchange: (event) => { draft[name] = event.target.checked; } }), h("span", {}, text, h("span", { class: "hint" }, hint)));
 
 function draw({ kinds, pools }, { params }, context) {
-  const asText = params.get("as") === "yaml";
-  const head = h("header", { class: "head" }, h("h1", {}, "New observer"), asSwitch(asText ? "yaml" : "form"));
-  if (kinds.length === 0) return [head, empty("No services", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
-  if (asText) return [head, drawText({ kinds }, context)];
+  const mode = modeOf(params), title = h("h1", {}, "New observer");
+  if (kinds.length === 0) return [h("header", { class: "head" }, title), empty("No services", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
+  const head = h("header", { class: "head" }, title, asSwitch(mode, kinds, params, context));
+  if (mode !== "form") return [head, drawText({ kinds }, () => { draft = CLEAN(); }, context)];
   if (!kinds.some((it) => it.name === draft.kind)) draft.kind = (kinds.find((it) => it.name === "ticker") ?? kinds[0]).name;
   const kind = kinds.find((it) => it.name === draft.kind);
-  const told = fields(kind.schema), members = told ?? WHOLE;
+  const { members, isWhole } = membersOf(kind);
+  const named = [...new Set([...pools.map((it) => it.name), draft.pool])].filter((it) => it && it !== "default");
   const keep = (name) => (event) => { draft[name] = event.target.value; };
   const choose = (event) => { draft.kind = event.target.value; draft.spec = {}; draft.wrong = {}; context.redraw(); };
-  return [head, h("form", { class: "sheet", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, told === null, context); context.redraw(); } },
+  return [head, h("form", { class: "sheet", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, isWhole, context); context.redraw(); } },
     h("fieldset", {}, h("legend", {}, "What"),
       line("Name", "/name", "new-name", h("input", { name: "name", value: draft.name, oninput: keep("name"), autocomplete: "off", spellcheck: "false" }), "letters, digits, - _ . ; if empty, the manager generates a name"),
       line("Kind", "/kind", "new-kind", h("select", { name: "kind", onchange: choose }, kinds.map((it) => h("option", { value: it.name, selected: it.name === draft.kind }, it.name))), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`)),
     h("fieldset", { key: `spec-of-${draft.kind}` }, h("legend", {}, `Spec of ${draft.kind}`), members.length ? members.map((it) => control(it, draft.spec, draft.wrong[it.name])) : h("p", { class: "hint" }, "This kind takes no arguments.")),
     h("fieldset", {}, h("legend", {}, "Placement and policies"),
-      line("Pool", "/pool", "new-pool", h("select", { name: "pool", onchange: keep("pool") }, h("option", { value: "", selected: !draft.pool }, "default"), pools.filter((it) => it.name !== "default").map((it) => h("option", { value: it.name, selected: draft.pool === it.name }, it.name))), "which services may run it"),
+      line("Pool", "/pool", "new-pool", h("select", { name: "pool", onchange: keep("pool") }, h("option", { value: "", selected: !draft.pool }, "default"), named.map((it) => h("option", { value: it, selected: draft.pool === it }, it))), "which services may run it"),
       line("Labels", "/labels", "new-labels", h("input", { name: "labels", value: draft.labels, oninput: keep("labels"), placeholder: "team=a, region=eu", autocomplete: "off", spellcheck: "false" }), "key=value, comma-separated"),
       check("Queue when full", "queue", "otherwise, the manager refuses the observer when the pool is full"),
       line("Priority", "/priority", "new-priority", h("input", { name: "priority", type: "number", min: -100, max: 100, step: 1, value: draft.priority, oninput: keep("priority"), placeholder: "0" }), "-100 to 100; free slots go to the highest priority first"),

@@ -8,8 +8,8 @@ import { counted } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
 
 const CHECK_MS = 300;
-const MODES = { form: "Form", yaml: "YAML", json: "JSON" };
-const TEXTS = [["pool", "which services may run it"], ["grace", "time between telling its code to stop and aborting it, such as 10s"], ["attempt_timeout", "time after which its service stops an attempt, such as 30m"]];
+export const MODES = { form: "Form", yaml: "YAML", json: "JSON" };
+const TEXTS = [["pool", "Pool", "which services may run it"], ["grace", "Grace period", "time between telling its code to stop and aborting it, such as 10s"], ["attempt_timeout", "Attempt timeout", "time after which its service stops an attempt, such as 30m"]];
 
 /** `before` is null for a new observer. */
 export const draftOf = (before, definition, more = {}) => ({ before, definition: ordered(definition), mode: "form", text: null, held: null, rest: null, wrong: [], unreadable: null, saving: false, timer: null, ...more });
@@ -82,7 +82,7 @@ function read(draft, members, context) {
     return context.redraw();
   }
   const next = { ...draft.definition, spec };
-  for (const [name] of [["name"], ...TEXTS]) { const value = draft.rest[name]?.trim(); if (value) next[name] = value; else delete next[name]; }
+  for (const [name] of TEXTS) { const value = draft.rest[name]?.trim(); if (value) next[name] = value; else delete next[name]; }
   // A value with a comma would be read as two labels: those that nobody has typed stay as they are.
   if (draft.rest.labels !== labelsText(draft.definition.labels)) {
     const labels = labelsOf(draft.rest.labels);
@@ -98,17 +98,16 @@ function form(draft, kinds, context) {
   const members = described?.filter((it) => fits(it, definition.spec?.[it.name])) ?? null;
   const others = described?.filter((it) => !members.includes(it)).map((it) => it.name) ?? [];
   draft.held ??= Object.fromEntries((members ?? []).filter((it) => definition.spec?.[it.name] !== undefined).map((it) => [it.name, typedOf(it, definition.spec[it.name])]));
-  draft.rest ??= { name: definition.name ?? "", labels: labelsText(definition.labels), overlap: definition.overlap ?? "allow", ...Object.fromEntries(TEXTS.map(([name]) => [name, definition[name] ?? ""])) };
+  draft.rest ??= { labels: labelsText(definition.labels), overlap: definition.overlap ?? "allow", ...Object.fromEntries(TEXTS.map(([name]) => [name, definition[name] ?? ""])) };
   const about = (pointer) => wrong.find((it) => it.pointer === pointer || it.pointer.startsWith(`${pointer}/`))?.detail;
-  const line = (name, hint) => h("div", { class: "field", key: name }, h("label", { for: `edit-${name}` }, name.replaceAll("_", " ")),
+  const line = (name, title, hint) => h("div", { class: "field", key: name }, h("label", { for: `edit-${name}` }, title),
     h("input", { id: `edit-${name}`, value: draft.rest[name], autocomplete: "off", spellcheck: "false", "aria-invalid": about(`/${name}`) ? "true" : undefined, "aria-describedby": `edit-${name}-hint`, oninput: (event) => { draft.rest[name] = event.target.value; } }),
     h("p", { id: `edit-${name}-hint`, class: about(`/${name}`) ? "hint bad" : "hint" }, about(`/${name}`) ?? hint));
   return h("div", { class: "sheet", key: "form", oninput: () => read(draft, members, context), onchange: () => read(draft, members, context) },
-    draft.before ? null : line("name", "letters, digits, - _ . ; if empty, the manager generates a name"),
     h("fieldset", {}, h("legend", {}, `Spec of ${definition.kind ?? "no kind"}`),
       members === null ? h("p", { class: "hint" }, "No living service has sent a schema for this kind: edit the spec as YAML.") : members.length ? members.map((it) => control(it, draft.held, about(`/spec/${it.name}`))) : h("p", { class: "hint" }, "This kind takes no arguments.")),
-    h("fieldset", {}, h("legend", {}, "Policies"), line("labels", "key=value, comma-separated"), TEXTS.map(([name, hint]) => line(name, hint)),
-      h("div", { class: "field" }, h("label", { for: "edit-overlap" }, "overlap"), h("select", { id: "edit-overlap", onchange: (event) => { draft.rest.overlap = event.target.value; } },
+    h("fieldset", {}, h("legend", {}, "Policies"), line("labels", "Labels", "key=value, comma-separated"), TEXTS.map(([name, text, hint]) => line(name, text, hint)),
+      h("div", { class: "field" }, h("label", { for: "edit-overlap" }, "Overlap"), h("select", { id: "edit-overlap", onchange: (event) => { draft.rest.overlap = event.target.value; } },
         [["allow", "allowed"], ["forbid", "forbidden"]].map(([value, text]) => h("option", { value, selected: draft.rest.overlap === value }, text))), h("p", { class: "hint" }, "forbidden: a new run starts only after the previous run has certainly ended"))),
     draft.unreadable ? h("p", { class: "hint bad", role: "status" }, draft.unreadable) : null,
     h("p", { class: "hint" }, `Retry policy, schedule, windows, limits and weight${others.length ? `, and ${others.join(", ")} of the spec` : ""}: as YAML.`));
@@ -117,13 +116,13 @@ function form(draft, kinds, context) {
 const complaints = (draft) => (draft.wrong.length === 0 ? null : h("div", { class: "notice", "data-tone": "bad", key: "wrong", role: "status" }, h("strong", {}, "The definition is not valid: "),
   h("ul", { class: "plain" }, draft.wrong.map((it) => h("li", { key: it.pointer }, h("code", {}, it.pointer), ` ${it.detail}`)))));
 
-/** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. */
+/** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */
 export function editor(draft, kinds, { title, word, save, cancel, notice }, context) {
   const all = linesOf(draft.before, draft.definition), count = changed(all);
   const blocked = draft.saving || draft.unreadable !== null || draft.wrong.length > 0 || (draft.before !== null && count === 0);
   return h("div", { class: "panels lead", key: "editor" },
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, title),
-      h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
+      draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
       notice ?? null, complaints(draft), diffView(all, "Changes"),

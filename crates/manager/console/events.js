@@ -1,7 +1,7 @@
 // Recent events, newest first; the first page is live.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { EVENT_WORDS, asker, counted, dated, duration, empty, number, observerLink, pager, table, time, what } from "./show.js";
+import { EVENT_TYPES, asker, counted, dated, duration, empty, eventWord, number, observerLink, pager, table, time, what } from "./show.js";
 
 const PAGE = 100;
 
@@ -15,7 +15,7 @@ function draw({ items, next_cursor: next, total }, route, context) {
       about ? h("p", { class: "row" }, `of ${about}`, h("button", { type: "button", class: "quiet", onclick: () => context.set({ observer: "", service: "", cursor: "" }) }, "Show all")) : null),
     h("div", { class: "row fields" }, h("label", { class: "field" }, h("span", {}, "Type"),
       h("select", { name: "type", onchange: (event) => context.set({ type: event.target.value, cursor: "" }) },
-        h("option", { value: "", selected: !now }, "everything"), Object.entries(EVENT_WORDS).map(([value, text]) => h("option", { value, selected: value === now }, text))))),
+        h("option", { value: "", selected: !now }, "everything"), EVENT_TYPES.map((it) => h("option", { value: it, selected: it === now }, eventWord(it)))))),
     items.length === 0 ? empty("No events", now ? "No event matches the filter." : "Events of observers and services appear here.") : table("Events", [
       { title: "When", class: "when", cell: (it) => time(it.at) },
       { title: "Event", cell: (it) => what(it.type) },

@@ -19,7 +19,7 @@ const draw = ({ items }) => [
     { title: "Services", class: "n", cell: (it) => number(it.services) },
     { title: "Pools", cell: (it) => it.pools.join(", ") },
     { title: "Members of the spec", class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
-    { title: "Description", class: "text", cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
+    { title: "Description", class: "text spare", cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
   ], items),
 ];
 
@@ -38,7 +38,7 @@ function example(it, all) {
 }
 
 function drawOne({ name, it, services, used }) {
-  const crumb = h("p", { class: "crumb" }, h("a", { href: "#/kinds" }, "Kinds"), " /");
+  const crumb = h("p", { class: "crumb" }, h("a", { href: "#/kinds" }, "Kinds"));
   if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), empty("No living service offers this kind", "Observers of this kind wait until a service that offers it runs.", h("a", { class: "button", href: `#/observers?kind=${encodeURIComponent(name)}` }, "Its observers"))];
   const all = fields(it.schema), sample = example(it, all);
   const paragraphs = (it.schema?.description ?? "").split("\n\n").filter(Boolean);

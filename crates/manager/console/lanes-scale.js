@@ -17,6 +17,18 @@ export function spanOf(params) {
   return { since: Object.hasOwn(SPANS, span ?? "") ? span : "15m" };
 }
 
+const SHORTEST_MS = 60000;
+
+/** The picture from shortly before its first service or event, if the span is the usual one and nothing was before; otherwise the whole picture. */
+export function fromStart(picture, services, params) {
+  if (params.get("span") || params.get("since") || services.length === 0 || picture.others) return picture;
+  const since = Date.parse(picture.since), until = Date.parse(picture.until);
+  const times = [...services.map((it) => it.created_at), ...picture.lanes.flatMap((it) => it.segments.slice(0, 1).map((one) => one.since)), ...picture.marks.map((it) => it.at), ...picture.incidents.map((it) => it.since)];
+  const first = times.reduce((least, it) => Math.min(least, Date.parse(it)), until);
+  const start = Math.floor(Math.min(first - (until - first) / 20, until - SHORTEST_MS));
+  return start > since ? { ...picture, since: new Date(start).toISOString(), isFromStart: true } : picture;
+}
+
 export function scale(picture, width, left, right) {
   const since = Date.parse(picture.since), until = Date.parse(picture.until);
   const x = (at) => left + (width - left - right) * Math.min(Math.max((at - since) / (until - since), 0), 1);

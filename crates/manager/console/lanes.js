@@ -156,13 +156,17 @@ function look(event, picture, shown, at, width) {
 
 const pattern = (id, size, color, opacity) => s("pattern", { id, width: size, height: size, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("line", { x1: 0, y1: 0, x2: 0, y2: size, stroke: `var(${color})`, "stroke-width": size / 2.4, opacity }));
 
-function axis(at, bottom, width) {
+/** The width of the words at the start of the axis. */
+const START = 76;
+
+function axis(at, bottom, width, isFromStart) {
   const live = Math.abs(Date.now() - at.until) < 60000;
-  return ticks(at, width / 130).map((moment) => {
+  const start = isFromStart ? s("text", { key: "start", x: at.left, y: bottom + 15 }, "since start") : null;
+  return [start, ...ticks(at, width / 130).map((moment) => {
     const ago = at.until - moment, place = at.x(moment).toFixed(1);
-    const text = live ? beforeEnd(ago) : shortClock(moment);
+    const text = start && at.x(moment) < at.left + START + 24 ? "" : live ? beforeEnd(ago) : shortClock(moment);
     return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), s("text", { x: place, y: bottom + 15, "text-anchor": ago === 0 ? "end" : "middle" }, text));
-  });
+  })];
 }
 
 /** The rows of the chart, in groups if the user has chosen some. */
@@ -190,7 +194,7 @@ function chart(all, capacities, width, groups) {
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
     onpointermove: (event) => look(event, picture, drawn, at, width), onpointerleave: () => show(null) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
-    axis(at, bottom, width), drawn.map(lane),
+    axis(at, bottom, width, picture.isFromStart), drawn.map(lane),
     known && known > at.since ? s("rect", { class: "unknown", x: left, y: TOP, width: (at.x(known) - left).toFixed(1), height: bottom - TOP }) : null,
     picture.incidents.filter((it) => rows.has(it.from)).map((it) => incidentLink(it, rows, at, width)),
     picture.marks.filter((it) => it.service === null).map((it) => glyph(it.type, at.x(Date.parse(it.at)), 6)));

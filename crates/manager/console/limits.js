@@ -1,6 +1,6 @@
 // Limits: the list, and one with the observers that use its places and those that wait for one.
 import { call, get } from "./api.js";
-import { confirm, wholeNumber } from "./ask.js";
+import { confirm, notWhole } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { bar, counted, empty, number, table } from "./show.js";
@@ -15,10 +15,9 @@ const gauge = (it) => isGroup(it) ? h("span", { class: "fine" }, use(it)) : bar(
 
 /** Asks for a maximum and sets it; `lines` say what follows. */
 async function set(key, { max, enforce, lines, title }, context) {
-  const answer = await confirm({ title, action: "Set", danger: false, lines, input: { label: "Observers that may run at once", placeholder: String(max) } });
+  const answer = await confirm({ title, action: "Set", danger: false, lines, input: { label: "Observers that may run at once", placeholder: String(max), check: notWhole } });
   if (!answer) return;
-  const wanted = wholeNumber(answer.value);
-  if (wanted === undefined) return;
+  const wanted = Number(answer.value);
   await context.attempt(() => call("PUT", path(key), { max: wanted, enforce }), `At most ${counted(wanted, "observer")} of ${key} run at once.`);
 }
 

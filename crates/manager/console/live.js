@@ -1,7 +1,7 @@
 // Keeps the page fresh: events only mark it stale, a throttled refresh re-reads what is visible; tells when
 // the manager is lost and when it is back.
 import { call, Lost } from "./api.js";
-import { EVENT_WORDS } from "./show.js";
+import { EVENT_TYPES } from "./show.js";
 
 const REFRESH_MS = 1000;
 /** Heartbeats of services make no event, so it is read this often anyway. */
@@ -91,7 +91,7 @@ export class Live {
     if (performance.now() < this.#reopen) return;
     this.#reopen = performance.now() + REOPEN_MS;
     const source = new EventSource("/v1/events");
-    for (const word of Object.keys(EVENT_WORDS)) source.addEventListener(word, this.#mark);
+    for (const type of EVENT_TYPES) source.addEventListener(type, this.#mark);
     source.onopen = () => { this.#tell(); this.#mark(); };
     source.onerror = () => {
       this.#tell();

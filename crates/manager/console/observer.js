@@ -55,7 +55,7 @@ function facts(it) {
     ["Attempt", `${number(it.attempt)}${it.restarts ? `, ${counted(it.restarts, "restart")}` : ""}`],
     ["Retry policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
-    ["Stop timeout", it.grace],
+    ["Grace period", it.grace],
     it.start_at ? ["May start", time(it.start_at)] : null,
     it.windows ? ["Windows", windowsText(it.windows)] : null,
     it.closes_at ? ["Window closes", time(it.closes_at)] : null,

@@ -1,6 +1,6 @@
 // The list: one page at a time by cursor, the filter in the address, actions on what is ticked.
 import { call, forEach, get } from "./api.js";
-import { confirm, toast } from "./ask.js";
+import { askForm, confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { columnMenu, columnsOf } from "./list-columns.js";
 import { FILTERS, viewsBar } from "./saved-views.js";
@@ -84,21 +84,38 @@ function act(name, id, body) {
   return name === "delete" ? call("DELETE", path) : call("POST", `${path}/${name}`, body);
 }
 
-/** Asks with the count, then acts on each; answers whether it was done. */
+/** Where to move observers: to a pool, or one observer to a service of its pool. */
+async function askTarget(title, lines, items) {
+  const none = { items: [] }, { pool, service: now } = items[0];
+  const read = (verb, path, more) => readable(verb, () => get(path, more), none).catch(() => none);
+  const [pools, services] = await Promise.all([read("pools:read", "/v1/pools"), read("services:read", "/v1/services", { limit: 1000 })]);
+  const takes = (it) => it.pool === pool && it.kinds.includes(items[0].kind) && it.id !== now?.id && ["active", "standby"].includes(it.state);
+  const single = items.length === 1;
+  const fields = [{ name: "pool", label: "Pool", options: [["", single ? `${pool} (its pool)` : "the pool of each observer"], ...pools.items.filter((it) => !single || it.name !== pool).map((it) => [it.name, it.name])] }];
+  if (single) fields.push({ name: "service", label: "Service", options: [["", "any other service"], ...services.items.filter(takes).map((it) => [it.name, it.name])], hint: `a service of pool ${pool}` });
+  const check = (it) => (it.pool && it.service ? "Choose a pool or a service: the manager does not take both." : null);
+  const answer = await askForm({ title, lines, fields, action: single ? `Move ${items[0].name}` : `Move ${number(items.length)}`, check });
+  return answer && Object.fromEntries(Object.entries(answer).filter(([, value]) => value));
+}
+
+const EXPLAINED = {
+  delete: ["Its run stops and the observer is deleted. This cannot be undone.", "Their runs stop and the observers are deleted. This cannot be undone."],
+  move: ["It moves to another service, or to the pool that you choose.", "Each observer moves to another service, or to the pool that you choose."],
+  restart: ["Its run ends, and it starts again.", "Their runs end, and they start again."],
+};
+
+/** Asks with the name or the count, then acts on each; answers whether it was done. */
 export async function actOn(name, items, context, told) {
   const { word: verb, done, danger } = ACTIONS[name];
-  const count = counted(items.length, "observer");
+  const single = items.length === 1, count = single ? items[0].name : counted(items.length, "observer");
   const names = items.slice(0, 5).map((it) => it.name).join(", ") + (items.length > 5 ? ` and ${number(items.length - 5)} more` : "");
-  const explained = { delete: "Their runs stop and the observers are deleted. This cannot be undone.", move: "Each observer moves to another service, or to the pool that you name.", restart: "Their runs stop and start again." }[name];
-  const answer = await confirm({
-    title: `${verb} ${count}?`, lines: [names, explained].filter(Boolean), action: `${verb} ${number(items.length)}`, danger: Boolean(danger),
-    input: name === "move" ? { label: "Pool (empty: another service of the same pool)", placeholder: items[0].pool } : undefined,
-  });
+  const title = `${verb} ${count}?`, lines = [single ? null : names, EXPLAINED[name]?.[single ? 0 : 1]].filter(Boolean);
+  const answer = name === "move" ? await askTarget(title, lines, items) : await confirm({ title, lines, action: `${verb} ${single ? items[0].name : number(items.length)}`, danger: Boolean(danger) });
   if (!answer) return false;
-  const body = name === "move" ? (answer.value ? { pool: answer.value } : {}) : undefined;
+  const body = name === "move" ? answer : undefined;
   const wrong = await forEach(items, (it) => act(name, it.id, body), told);
   if (wrong.length === 0) toast(`${count} ${done}.`, "good");
-  else toast(`${number(wrong.length)} of ${count}: ${wrong[0].item.name}: ${wrong[0].error.message}`);
+  else toast(`${single ? count : `${number(wrong.length)} of ${count}: ${wrong[0].item.name}`}: ${wrong[0].error.message}`);
   context.refresh();
   return wrong.length === 0;
 }

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { history, spark, sparkCard } from "./history.js";
 import { capacities, incidentList } from "./incidents.js";
 import { columns, groupsOf, lanesPanel } from "./lanes.js";
-import { spanOf } from "./lanes-scale.js";
+import { fromStart, spanOf } from "./lanes-scale.js";
 import { problems, problemsPanel } from "./problems.js";
 import { spans } from "./range.js";
 import { may, readable } from "./session.js";
@@ -22,7 +22,7 @@ async function load({ params }) {
     get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), problems(),
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
     readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: columns() }), null), history()]);
-  return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture, past };
+  return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture: picture && fromStart(picture, services.items, params), past };
 }
 
 const total = ({ observers }) => STATUSES.reduce((sum, it) => sum + (observers[it] ?? 0), 0);

@@ -33,7 +33,7 @@ const draw = ({ items }, _route, context) => [
     may("pools:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => single(context) }, "New single pool")) : null),
   items.length === 0 ? empty("No pools", "A pool appears with its first service or observer.") : table("Pools", [
     { title: "Pool", class: "name", cell: (it) => h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name) },
-    { title: "State", cell: (it) => state(it.paused ? "Paused" : "active") },
+    { title: "Admission", cell: (it) => state(it.paused ? "paused" : "open") },
     { title: "Kind", cell: (it) => (it.single ? "single" : "shared") },
     { title: "Services", class: "n", cell: (it) => number(it.services) },
     { title: "Used", class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },

@@ -1,6 +1,6 @@
 // The services: used slots, last heartbeat, version; cards for few services, a table for many.
 import { call, get } from "./api.js";
-import { confirm, toast, wholeNumber } from "./ask.js";
+import { confirm, notWhole, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { bar, bytes, counted, duration, empty, fact, number, observerLink, state, table, time } from "./show.js";
@@ -16,16 +16,16 @@ async function load() {
 
 const path = (it) => `/v1/services/${encodeURIComponent(it.name)}`;
 
+const optional = (text) => (text ? notWhole(text) : null);
+
 async function drain(it, context) {
   const answer = await confirm({
     title: `Drain ${it.name}?`, action: `Drain ${counted(it.held, "observer")}`,
     lines: ["The service hands over its observers while other services have room. It accepts no more until you uncordon it."],
-    input: { label: "Maximum observers per second", placeholder: "100" },
+    input: { label: "Maximum observers per second", placeholder: "100", check: optional },
   });
   if (!answer) return;
-  const rate = answer.value ? wholeNumber(answer.value) : null;
-  if (rate === undefined) return;
-  const body = rate === null ? {} : { per_second: rate };
+  const body = answer.value ? { per_second: Number(answer.value) } : {};
   await context.attempt(() => call("POST", `${path(it)}/drain`, body), `${it.name} is being drained.`);
 }
 
@@ -33,11 +33,10 @@ async function resize(it, context) {
   const answer = await confirm({
     title: `Capacity of ${it.name}`, action: "Set", danger: false,
     lines: [`It has ${counted(it.capacity, "slot")} of which ${number(it.held)} are in use. If you reduce the capacity, it hands over the surplus.`],
-    input: { label: "Slots (empty: the capacity in its configuration)", placeholder: String(it.capacity) },
+    input: { label: "Slots (empty: the capacity in its configuration)", placeholder: String(it.capacity), check: optional },
   });
   if (!answer) return;
-  const capacity = answer.value ? wholeNumber(answer.value) : null;
-  if (capacity === undefined) return;
+  const capacity = answer.value ? Number(answer.value) : null;
   await context.attempt(() => call("PATCH", path(it), { capacity }), `Capacity change of ${it.name} requested.`);
 }
 

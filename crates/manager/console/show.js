@@ -106,24 +106,22 @@ export function empty(title, text, ...actions) {
   return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions.length ? h("p", { class: "row" }, ...actions) : null);
 }
 
-export const EVENT_WORDS = {
-  created: "created", adopted: "adopted", scheduled: "scheduled", waiting: "waiting for a slot", admitted: "admitted", duplicated: "ran twice", withdrawn: "withdrawn", crash_looping: "crash-looping", messages_refused: "messages refused", changed: "changed", pause_requested: "pause requested", resume_requested: "resume requested",
-  restart_requested: "restart requested", preempted: "preempted", delete_requested: "delete requested", trigger_requested: "execution requested", republished: "republished", started: "started",
-  restarted: "started again", errored: "error", handed_over: "handed over", refused: "refused", stopped: "stopped",
-  completed: "completed", failed: "failed", deleted: "deleted", service_registered: "service registered", service_suspect: "service silent",
-  service_lost: "service lost", service_gone: "service stopped", work_queue_created: "work queue created", safe_mode: "safe mode", pool_paused: "pool paused", pool_resumed: "pool resumed", limit_set: "limit set", limit_deleted: "limit deleted", rate_set: "rate set", rate_deleted: "rate deleted",
-  batch_created: "batch created", batch_incomplete: "batch incomplete", batch_completed: "batch completed", batch_retried: "batch retried",
-  batch_cancelling: "batch cancelling", batch_cancelled: "batch cancelled", batch_deleted: "batch deleted",
-  rollout_started: "rollout started", rollout_paused: "rollout paused", rollout_resumed: "rollout resumed", rollout_reverting: "rollout reverting",
-  rollout_finished: "rollout finished", rollout_reverted: "rollout reverted", rollout_cancelled: "rollout cancelled",
-  republish_capped: "publishing capped", move_requested: "move requested", service_cordoned: "cordoned", service_uncordoned: "uncordoned",
-  service_draining: "drain begun", service_drained: "drained", service_resized: "resized", rebalanced: "rebalanced",
-  suspected: "suspected", quarantine_capped: "quarantine capped", unreadable: "unreadable",
-};
+export const EVENT_TYPES = [
+  "created", "adopted", "scheduled", "waiting", "admitted", "duplicated", "withdrawn", "crash_looping", "messages_refused", "changed",
+  "pause_requested", "resume_requested", "restart_requested", "preempted", "delete_requested", "trigger_requested", "republished", "started",
+  "restarted", "errored", "handed_over", "refused", "stopped", "completed", "failed", "deleted", "service_registered", "service_suspect",
+  "service_lost", "service_gone", "work_queue_created", "safe_mode", "pool_paused", "pool_resumed", "limit_set", "limit_deleted", "rate_set",
+  "rate_deleted", "batch_created", "batch_incomplete", "batch_completed", "batch_retried", "batch_cancelling", "batch_cancelled", "batch_deleted",
+  "rollout_started", "rollout_paused", "rollout_resumed", "rollout_reverting", "rollout_finished", "rollout_reverted", "rollout_cancelled",
+  "republish_capped", "move_requested", "service_cordoned", "service_uncordoned", "service_draining", "service_drained", "service_resized",
+  "rebalanced", "suspected", "quarantine_capped", "unreadable",
+];
+/** An event in the words of the API and the CLI. */
+export const eventWord = (type) => (type === "crash_looping" ? "crash-looping" : type.replaceAll("_", " "));
 const BAD = new Set(["errored", "refused", "failed", "service_suspect", "service_lost", "republish_capped", "crash_looping", "duplicated", "messages_refused", "rollout_reverting", "batch_incomplete"]);
 const GOOD = new Set(["started", "completed", "service_registered", "rollout_finished", "batch_completed"]);
 
-export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) ? "bad" : GOOD.has(it) ? "good" : "plain" }, EVENT_WORDS[it] ?? it);
+export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) ? "bad" : GOOD.has(it) ? "good" : "plain" }, eventWord(it));
 
 /** A table whose columns are `{ title, cell(item), class }`; it scrolls in itself when it is too wide. */
 export function table(caption, columns, items, rowOf = () => ({})) {
