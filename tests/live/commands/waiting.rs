@@ -22,7 +22,8 @@ async fn a_program_that_ends_or_is_not_ready_does_not_run() {
         ("ends", json!({"argv": ["/bin/false"]}), 5, "not running"),
         ("waits", never_ready, 5, "waits is Processing (waiting) after 3s, not running"),
         ("completes", json!({"argv": ["/bin/true"]}), 0, "completes Completed"),
-        ("missing", json!({"argv": ["/no/such/program"]}), 1, "missing is Failed"),
+        ("missing", json!({"argv": ["/no/such/program"]}), 5, "missing is Processing (restarting) after 3s"),
+        ("fails", json!({"argv": ["/bin/false"], "exit_codes": {"1": "failed"}}), 1, "fails is Failed"),
     ] {
         let (ended, said, beside) = create(&dev, name, &spec, "--wait 3s").await;
         assert!(
