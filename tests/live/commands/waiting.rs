@@ -50,7 +50,9 @@ async fn a_move_to_a_pool_without_services_is_refused_and_verbs_alone_name_the_c
     assert_eq!(dev.run("observer create one --kind ticker --wait 20s").0, Some(0));
     let (code, _, beside) = dev.run("observer move one --pool nopool");
     assert!(
-        code != Some(0) && beside.contains("no service of a pool named nopool lives"),
+        code == Some(4)
+            && beside.contains("pool nopool has no services")
+            && beside.contains("pools with services: default"),
         "{code:?} {beside}"
     );
     assert_eq!(dev.api.observer("one").await.pool, "default");

@@ -55,6 +55,9 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
         Observer::Edit { name } => edit::run(client, &name).await,
         Observer::Revert { name, to } => versions::revert(client, &name, to).await,
         Observer::Move { names, pool, service } => {
+            if let Some(pool) = &pool {
+                unknown::check_served(client, pool).await?;
+            }
             let to_pool = pool.map(|pool| json!({ "pool": pool }));
             let body = to_pool.or_else(|| service.map(|service| json!({ "service": service })));
             act(client, &names.names, "move", body.as_ref()).await

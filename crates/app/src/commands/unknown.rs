@@ -6,7 +6,7 @@ use crate::client::{Client, Failure};
 use crate::output::note;
 use crate::requests::service_path;
 use crate::spelling::{advice, nearest};
-use everwatch_api::{Listed, Observer, Service};
+use everwatch_api::{Listed, Observer, Pool, Service};
 use serde::Deserialize;
 
 /// The parts of a filter that name something.
@@ -55,6 +55,22 @@ pub(super) async fn hinted<T>(
         }
         None => failure.into(),
     })
+}
+
+/// Refuses a pool without services: observers that move to it stop, and wait. If the token may not read pools, the manager decides
+/// alone.
+pub(super) async fn check_served(client: &Client, pool: &str) -> Result<(), Failure> {
+    let Ok(known) = client.read::<Listed<Pool>>("/v1/pools").await else { return Ok(()) };
+    let served: Vec<&str> =
+        known.items.iter().filter(|it| it.services > 0).map(|it| it.name.as_str()).collect();
+    if served.contains(&pool) {
+        return Ok(());
+    }
+    let advice = advice(pool, "pools with services", &served);
+    Err(Failure::Conflict(format!(
+        "pool {pool} has no services, so the observers would stop and wait; {advice}; to let them wait, change `pool` in their \
+         definitions"
+    )))
 }
 
 impl<'a> Named<'a> {

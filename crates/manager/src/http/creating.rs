@@ -9,7 +9,6 @@ use super::lookup::{one, without_secrets};
 use super::namespaces;
 use super::problem::{Code, Problem};
 use crate::context::Manager;
-use crate::context::records::Records;
 use crate::events::actor;
 use crate::fleet::kind_check::{self, Unfit};
 use axum::Json;
@@ -168,29 +167,12 @@ fn without_room(pool: &Pool, services: &[ServiceRow]) -> String {
              a service, or create with on_full \"queue\""
         );
     }
-    format!("{}, or create with on_full \"queue\"", without_services(pool, services))
-}
-
-fn without_services(pool: &Pool, services: &[ServiceRow]) -> String {
     let pools: BTreeSet<&str> = services.iter().map(|it| it.registration.pool.as_str()).collect();
     let there = if pools.is_empty() { "none".to_owned() } else { Vec::from_iter(pools).join(", ") };
     format!(
-        "no service of a pool named {pool} lives; pools with services: {there}. Name one of them, or start a service of \
-         pool {pool}"
+        "no service of a pool named {pool} lives; pools with services: {there}. Name one of them, start a service of \
+         pool {pool}, or create with on_full \"queue\""
     )
-}
-
-/// Refuses a move to a pool without services, which would stop the observer until one starts.
-pub(super) async fn check_served(records: &Records, pool: &Pool) -> Result<(), Problem> {
-    let services = records.services(SERVICES_AGE).await?;
-    if services.iter().any(|it| it.registration.pool == *pool) {
-        return Ok(());
-    }
-    let detail = format!(
-        "{}; to let the observer wait for such a service, change its definition instead",
-        without_services(pool, &services)
-    );
-    Err(Problem::new(Code::NoCapacity, detail))
 }
 
 pub(super) fn made_up_name() -> Result<Name, Problem> {

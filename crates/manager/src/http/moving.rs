@@ -3,7 +3,7 @@
 use super::actions::{Acted, act_on, refused};
 use super::body::OptionalJson;
 use super::caller;
-use super::creating::{check_kind, check_served};
+use super::creating::check_kind;
 use super::idempotency;
 use super::lookup::find;
 use super::namespaces;
@@ -58,8 +58,7 @@ enum Destination {
     (status = 202, body = Observer, description = "requested"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, observer-paused (without a pool), observer-not-active (with a service), service-without-room"),
-    (status = 422, body = ProblemBody, description = "invalid, no-service-for-kind, pool-not-allowed"),
-    (status = 503, body = ProblemBody, description = "no-capacity")))]
+    (status = 422, body = ProblemBody, description = "invalid, no-service-for-kind, pool-not-allowed")))]
 pub(crate) async fn relocate(
     State(manager): State<Arc<Manager>>,
     Path(key): Path<String>,
@@ -84,9 +83,6 @@ pub(crate) async fn relocate(
     caller::check_observer(&definition)?;
     namespaces::check_pool(&manager.records, &definition, &row.definition).await?;
     check_kind(&manager, &definition).await?;
-    if pool != row.definition.pool {
-        check_served(&manager.records, &pool).await?;
-    }
     let acted = act_on(&manager, (row, once), &key, |row, now, policy| {
         let mut definition = ObserverDefinition::clone(&row.definition);
         definition.pool = pool.clone();
