@@ -404,6 +404,16 @@ impl ManagerSection {
 }
 
 impl StoreSection {
+    /// Reads the URL without opening the database.
+    ///
+    /// # Errors
+    /// Names the key and the rule. The error holds no password.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let shown = redacted(&self.url);
+        everwatch_store::check_url(&self.url)
+            .map_err(|error| ConfigError(format!("store.url = {shown}: {error}")))
+    }
+
     /// Opens the database. While it cannot be reached, retries; `None` after `stop`.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ pub use port::*;
 
 use everwatch_core::record::row_policy::RowPolicy;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// Opens the database at `url`, creating or migrating its tables.
@@ -44,14 +45,44 @@ pub async fn open_following(
     file: Option<&Path>,
     policy: RowPolicy,
 ) -> Result<Arc<dyn Store>, StoreError> {
-    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        return Ok(Arc::new(postgres::PgStore::open(url, file, policy).await?));
+    Ok(match DatabaseKind::of(url)? {
+        DatabaseKind::Postgres => Arc::new(postgres::PgStore::open(url, file, policy).await?),
+        DatabaseKind::Sqlite => Arc::new(sqlite::SqliteStore::open(url, policy).await?),
+    })
+}
+
+/// Reads a database URL without opening the database.
+///
+/// # Errors
+/// If it names no database that Everwatch can use. The error holds no password.
+pub fn check_url(url: &str) -> Result<(), StoreError> {
+    match DatabaseKind::of(url)? {
+        DatabaseKind::Postgres => sqlx::postgres::PgConnectOptions::from_str(url).map(drop),
+        DatabaseKind::Sqlite => sqlx::sqlite::SqliteConnectOptions::from_str(url).map(drop),
     }
-    if url.starts_with("sqlite:") {
-        return Ok(Arc::new(sqlite::SqliteStore::open(url, policy).await?));
+    .map_err(error_mapping::failure)
+}
+
+enum DatabaseKind {
+    Postgres,
+    Sqlite,
+}
+
+impl DatabaseKind {
+    fn of(url: &str) -> Result<Self, StoreError> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Ok(Self::Postgres);
+        }
+        if url.starts_with("sqlite:") {
+            return Ok(Self::Sqlite);
+        }
+        Err(wrong_scheme(url))
     }
+}
+
+fn wrong_scheme(url: &str) -> StoreError {
     let scheme = url.split_once("://").map_or("no scheme", |(scheme, _)| scheme);
-    Err(StoreError::Refused(format!(
+    StoreError::Refused(format!(
         "the database URL has {scheme}: write postgres://user:password@host/database or sqlite:///path/to/file.db"
-    )))
+    ))
 }

@@ -109,7 +109,9 @@ impl Row {
         self.crash_check.is_some_and(|watch| watch.next_at <= now)
     }
 
-    /// The services that died shortly after it started there, or that were replaced because its code blocked a thread.
+    /// The services that died shortly after it first started there, or that were replaced because its code blocked a
+    /// thread. An observer that fails every few seconds has always just started; a service that survived its restarts
+    /// for longer does not die of the next one.
     #[must_use]
     pub fn deaths(&self, killed: &BTreeMap<ServiceId, Killed>, now: Timestamp) -> Deaths {
         let before = self.generation.saturating_sub(1);
@@ -161,7 +163,7 @@ impl Row {
         in_order.sort_unstable_by_key(|death| death.run);
         let names = in_order.iter().map(|death| death.name.as_str()).collect::<Vec<_>>().join(", ");
         let error = format!(
-            "quarantined: {} services died, each within {} s of a start of this observer or because its code blocked a thread: {names}",
+            "quarantined: {} services died, each within {} s after this observer started there or because its code blocked a thread: {names}",
             deaths.len(),
             BLAME_WITHIN.as_secs()
         );

@@ -155,6 +155,26 @@ fn only_deaths_soon_after_a_start_without_handover_count() {
     assert!(row.deaths(&killed, at(701)).is_empty(), "long ago");
 }
 
+/// It fails every ten seconds, and somebody kills each of its services after two minutes.
+#[test]
+fn an_observer_that_fails_often_is_not_blamed_for_services_that_survived_it() {
+    for (lived, blamed) in [(120, 0), (30, 5)] {
+        let (mut row, mut services) = (row(1), Vec::new());
+        for run in 0..5_u32 {
+            let begun = i64::from(run) * (lived + 1);
+            for attempt in 0..lived / 10 {
+                let secs = begun + attempt * 10;
+                start(&mut row, run, secs);
+                let error = RunEvent::Errored { attempt: 1, error: "e".into(), next_at: at(secs + 10) };
+                hear(&mut row, run, error, secs + 5);
+            }
+            services.push(lost(run, "s", (begun, begun + lived), None));
+        }
+        let now = at(5 * (lived + 1)).plus(REBORN_WITHIN);
+        assert_eq!(row.deaths(&killed(&services, now), now).len(), blamed, "each lived for {lived} s");
+    }
+}
+
 #[test]
 fn graceful_moves_are_not_counted_as_crashes() {
     let mut row = row(1);

@@ -384,7 +384,13 @@ impl Teller<'_> {
                     (EventKind::Failed, error.clone())
                 }
             };
-            self.say(what, (settled.service, settled.at), settled.key.acquisitions, text);
+            if settled.is_by_manager() {
+                // Its key ranks it among the reports; it names no run.
+                let (at, epoch) = (settled.at, self.after.epoch());
+                self.list.push(RowEvent { kind: what, at, epoch, service: None, text });
+            } else {
+                self.say(what, (settled.service, settled.at), settled.key.acquisitions, text);
+            }
         }
     }
 }
@@ -467,6 +473,25 @@ mod tests {
         assert_eq!(again, ["republished 2.0 it must run again"]);
         assert_eq!(tell(&mut row, |row| assert!(row.delete(at(8), &policy))), ["delete_requested 2.0"]);
         assert_eq!(hear(&mut row, (0, 9), RunEvent::Stopped), ["stopped 2.0", "deleted 2.0"]);
+    }
+
+    #[test]
+    fn an_end_by_a_manager_names_the_newest_run_and_no_service() {
+        let mut row = row();
+        for (acquisitions, seq) in [(0, 1), (1, 2), (2, 3)] {
+            hear(&mut row, (acquisitions, seq), started(1, 1));
+        }
+        let before = row.clone();
+        let death = |run| crate::failure::quarantine::Death {
+            name: Name::new("s").unwrap(),
+            at: at(4),
+            run: Epoch::new(1, run),
+        };
+        let deaths = (0..2).map(|run| (ServiceId(Uuid::from_u128(run.into())), death(run))).collect();
+        assert!(row.quarantine(&deaths, at(5)));
+        let [failed] = &happenings(Some(&before), &row)[..] else { panic!("one event") };
+        assert_eq!((failed.kind, failed.epoch, failed.service), (EventKind::Failed, Epoch::new(1, 2), None));
+        assert_eq!(failed.at, at(5));
     }
 
     #[test]

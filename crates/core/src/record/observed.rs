@@ -90,7 +90,7 @@ pub struct RunEnding {
 pub struct Run {
     pub acquisitions: u32,
     pub service: ServiceId,
-    /// When its code was last started.
+    /// When its code was first started on that service. Later starts are restarts after errors, which the service survived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Stamped<Timestamp>>,
     /// The service reported that the code has ended.
@@ -122,6 +122,14 @@ pub struct Settled {
     pub service: ServiceId,
     pub at: Timestamp,
     pub how: Settlement,
+}
+
+impl Settled {
+    /// Whether a manager ended it, because no service could or because its time was over.
+    #[must_use]
+    pub fn is_by_manager(&self) -> bool {
+        self.service.0.is_nil()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,7 +238,7 @@ impl Observed {
         raise(&mut self.started, heard.key, start);
         self.note_run(heard, false);
         if let Some(run) = self.run(heard) {
-            raise(&mut run.started, heard.key, start.at);
+            lower(&mut run.started, heard.key, start.at);
         }
         self.advance(heard, phase);
     }
@@ -411,6 +419,12 @@ impl Observed {
 
 fn raise<T>(register: &mut Option<Stamped<T>>, key: Key, value: T) {
     if register.as_ref().is_none_or(|told| key > told.key) {
+        *register = Some(Stamped { key, value });
+    }
+}
+
+fn lower<T>(register: &mut Option<Stamped<T>>, key: Key, value: T) {
+    if register.as_ref().is_none_or(|told| key < told.key) {
         *register = Some(Stamped { key, value });
     }
 }

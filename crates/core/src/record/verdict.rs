@@ -1,6 +1,6 @@
 //! How the status of an observer follows from its desired, published and observed state.
 
-use crate::record::observed::{Observed, RunPhase, Settlement};
+use crate::record::observed::{Observed, RunPhase, Settled, Settlement};
 use crate::record::row::{Desired, Row};
 use crate::record::status::{Reason, Status, Verdict};
 
@@ -80,7 +80,7 @@ fn word(seen: &Observed) -> Status {
 
 /// A manager that fails an observer settles it without a service.
 fn why_failed(row: &Row, error: String, attempts: u32) -> Reason {
-    let by_manager = row.observed.settled.as_ref().is_some_and(|settled| settled.service.0.is_nil());
+    let by_manager = row.observed.settled.as_ref().is_some_and(Settled::is_by_manager);
     match (by_manager, attempts) {
         (true, 0) => Reason::RefusedTooLong { error },
         (true, _) => Reason::Quarantined { error },

@@ -160,7 +160,8 @@ pub(super) async fn act_on(
         outcome = row.act_once(once, |row| act(row, now, &manager.settings.row));
         outcome == Ok(true)
     };
-    let row = change_read_row(&manager.records, row, change).await?.row().ok_or_else(|| not_found(key))?;
+    let missing = not_found(&row.definition.namespace, key);
+    let row = change_read_row(&manager.records, row, change).await?.row().ok_or(missing)?;
     let fresh = outcome.map_err(|refusal| refused(&row, refusal))?;
     if row.generation > before {
         // The revocation first: no run of the generations before may meet the new one.

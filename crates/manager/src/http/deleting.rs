@@ -70,7 +70,8 @@ pub(super) async fn request_delete(
         });
         matches!(outcome, Ok(true))
     };
-    let row = change_read_row(&manager.records, row, change).await?.row().ok_or_else(|| not_found(key))?;
+    let missing = not_found(&row.definition.namespace, key);
+    let row = change_read_row(&manager.records, row, change).await?.row().ok_or(missing)?;
     if outcome? {
         info!(observer = %row.id, name = %row.definition.name, what = "delete", "requested by a user");
         commands::revoke_later(manager, &row);

@@ -224,10 +224,12 @@ pub(super) async fn runs_of_observer(
     page.events.reverse();
     let mut runs = runs_of(&page.events);
     end_superseded(&mut runs);
-    if let Some(newest) = runs.values_mut().next_back().filter(|run| run.ended.is_none())
+    if let Some(newest) = runs.values_mut().next_back()
         && let Some(service) = &newest.service
         && let Some(row) = records.store.service(&ServiceId(service.id).into()).await?
         && let Some(end) = row.end
+        // A manager that fails or stops an observer does so after its service died.
+        && newest.ended_at.is_none_or(|at| at > end.at)
     {
         newest.end(end.at.max(newest.started_at), LOST);
     }

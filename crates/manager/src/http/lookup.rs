@@ -17,8 +17,9 @@ use uuid::Uuid;
 /// The observer of this id, or of this name in this namespace.
 pub(super) async fn find(records: &Records, (namespace, key): (&Namespace, &str)) -> Result<Row, Problem> {
     // What cannot be a name cannot be there.
-    let Ok(which) = ObserverRef::parse(key, namespace) else { return Err(not_found(key)) };
-    let row = records.store.find(&which).await?.ok_or_else(|| not_found(key))?;
+    let missing = || not_found(namespace, key);
+    let Ok(which) = ObserverRef::parse(key, namespace) else { return Err(missing()) };
+    let row = records.store.find(&which).await?.ok_or_else(missing)?;
     check(&row, key)?;
     Ok(row)
 }
@@ -26,7 +27,7 @@ pub(super) async fn find(records: &Records, (namespace, key): (&Namespace, &str)
 /// Refuses what the role of the sender does not permit on this observer. If it does not permit to read the observer, the
 /// response is the same as for a missing one.
 pub(super) fn check(row: &Row, key: &str) -> Result<(), Problem> {
-    let hidden = |problem| if caller::may_see(row) { problem } else { not_found(key) };
+    let hidden = |problem| if caller::may_see(row) { problem } else { not_found(&row.definition.namespace, key) };
     caller::check_observer(&row.definition).map_err(hidden)
 }
 
@@ -38,9 +39,11 @@ pub(super) fn without_secrets(mut shown: Observer, row: &Row) -> Observer {
     shown
 }
 
-pub(super) fn not_found(key: &str) -> Problem {
+/// The response for a name that this namespace does not have, or for an id that no namespace has.
+pub(super) fn not_found(namespace: &Namespace, key: &str) -> Problem {
     let key: String = key.chars().take(140).collect();
-    Problem::new(Code::NotFound, format!("there is no observer `{key}`"))
+    let place = if Uuid::parse_str(&key).is_ok() { String::new() } else { format!(" in namespace {namespace}") };
+    Problem::new(Code::NotFound, format!("there is no observer `{key}`{place}"))
 }
 
 /// The maximum age of cached services when the room of a pool is shown.

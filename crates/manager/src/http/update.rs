@@ -124,7 +124,7 @@ pub(crate) async fn put(
                 check(&row, &key)?;
                 row
             }
-            (_, ObserverRef::Id(_)) => return Err(not_found(&key)),
+            (_, ObserverRef::Id(_)) => return Err(not_found(&namespace, &key)),
             (_, ObserverRef::Name(namespace, name)) => {
                 precondition.check_missing(name.as_str())?;
                 let draft = draft(body, (namespace, name))?;

@@ -76,7 +76,7 @@ pub(super) async fn await_row(
         }
         row = match manager.records.store.load(&[row.id]).await?.one()? {
             Some(now) => now,
-            None => return Err(not_found(&row.id.to_string())),
+            None => return Err(not_found(&row.definition.namespace, &row.id.to_string())),
         };
         // It may have moved to a pool that the role of the sender does not permit.
         check(&row, &row.id.to_string())?;

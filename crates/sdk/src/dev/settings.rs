@@ -50,6 +50,7 @@ impl Settings {
     /// # Errors
     /// Names the key and the rule.
     pub fn manager(&self) -> Result<everwatch_manager::Settings, SettingsError> {
+        self.store.check().map_err(|error| SettingsError::new(error.to_string()))?;
         let own = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let broker = (self.broker.prefix.as_str(), self.broker.state_queues);
         let settings = self.manager.settings(broker, &self.auth, own);

@@ -3,7 +3,7 @@
 
 use crate::clock::Timestamp;
 use crate::observer::schedule::IfRunning;
-use crate::record::observed::Settlement;
+use crate::record::observed::{Settled, Settlement};
 use crate::record::operations::Refusal;
 use crate::record::row::{Desired, Row};
 use crate::record::row_policy::RowPolicy;
@@ -50,7 +50,7 @@ impl Row {
     /// Whether the end of its execution is not its own end: it waits for the next time of its schedule.
     #[must_use]
     pub fn will_execute_again(&self) -> bool {
-        let by_manager = || self.observed.settled.as_ref().is_some_and(|settled| settled.service.0.is_nil());
+        let by_manager = || self.observed.settled.as_ref().is_some_and(Settled::is_by_manager);
         self.definition.schedule.is_some()
             && match self.settlement() {
                 Some(Settlement::Completed | Settlement::NotStarted { .. }) => true,
