@@ -143,7 +143,8 @@ async fn several_names_are_worked_on_and_the_first_failure_decides() {
     assert_eq!(code, Some(3), "{said} {beside}");
     assert!(said.contains("one ") && said.contains("two Paused"), "{said}");
     assert!(
-        beside.contains("none: there is no observer `none` in namespace default") && beside.contains("2 of 3 done, 1 failed"),
+        beside.contains("none: there is no observer `none` in namespace default")
+            && beside.contains("2 of 3 done, 1 failed"),
         "{beside}"
     );
     dev.api.until_status("one", "Paused").await;

@@ -1,13 +1,15 @@
 //! Observers run, move when their service dies, and end when told.
 
-use everwatch_api::{Observer, Run};
+use everwatch_api::{Event, Observer, Run, Service};
+use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
 use everwatch_tests::beacons;
 use everwatch_tests::cluster::{Cluster, brokers};
 use everwatch_tests::http::holder;
-use everwatch_tests::wait::wait_for;
+use everwatch_tests::wait::{throughout, wait_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// How long a killed service's children may live on, in ms: the default `fence_grace`.
 const FENCE_GRACE: i64 = 500;
@@ -56,6 +58,48 @@ async fn twenty_observers_fit_and_the_thirty_first_does_not() {
 async fn observers_of_a_killed_service_run_elsewhere_once_at_a_time() {
     for (version, url) in brokers() {
         kill_and_move(&version, Cluster::new("failover").on(&url)).await;
+    }
+}
+
+/// Managers notice the silence of a service after `lost_after`; the observers that run elsewhere tell them at once.
+#[tokio::test]
+async fn a_killed_service_is_lost_as_soon_as_its_observers_run_elsewhere() {
+    for (version, url) in brokers() {
+        let mut cluster = Cluster::new("soon").on(&url).with_test_kinds();
+        cluster.extra.push(("EVERWATCH_MANAGER__LOST_AFTER".to_owned(), "10m".to_owned()));
+        cluster.manager().await;
+        for name in ["a", "b"] {
+            cluster.service(name, 4).await;
+        }
+        let (api, folder) = (cluster.api.clone(), cluster.folder("beacons"));
+        for number in 0..4 {
+            api.create(kind_of(number * 2, &folder)).await;
+        }
+        // A move leaves the session of its service as it is.
+        let moved = api.processing().await.into_iter().find(|it| holder(it) == Some("a")).unwrap();
+        let _: Observer = api.done("POST", &format!("/v1/observers/{}/move", moved.id), None, 202).await;
+        api.until_observer(&moved.id.to_string(), |it| holder(it) == Some("b")).await;
+        throughout(Duration::from_secs(2), || async {
+            let it = api.service("a").await;
+            if it.state == ServiceState::Active { Ok(()) } else { Err(format!("{version}: {it:?}")) }
+        })
+        .await;
+        cluster.kill("a");
+        wait_for("all to run on b", || async {
+            let all = api.processing().await;
+            if by_service(&all) == BTreeMap::from([("b", 4)]) { Ok(()) } else { Err(format!("{all:?}")) }
+        })
+        .await;
+        let begun = Instant::now();
+        let is_lost = |it: &Service| it.state == ServiceState::Lost;
+        api.until_service("a", is_lost).await;
+        println!(
+            "MEASURED {version}: lost {} ms after its observers ran elsewhere",
+            begun.elapsed().as_millis()
+        );
+        assert!(begun.elapsed() < Duration::from_secs(20), "{version}");
+        let events: Vec<Event> = api.list("/v1/events?type=service_suspect").await;
+        assert_eq!(events, [], "{version}: the broker knew");
     }
 }
 

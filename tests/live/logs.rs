@@ -230,5 +230,8 @@ async fn logs_tell_of_errors_of_ends_and_of_what_does_not_run() {
         |logs: &Logs| logs.reason.contains("service a has ended, and its lines are not kept");
     api.until_read("/v1/observers/fails/logs", session_is_over).await;
     let (code, said) = cluster.command(&["observer", "logs", "unknown"]);
-    assert_eq!((code, said.as_str()), (Some(3), "everwatch: there is no observer `unknown` in namespace default\n"));
+    assert_eq!(
+        (code, said.as_str()),
+        (Some(3), "everwatch: there is no observer `unknown` in namespace default\n")
+    );
 }

@@ -36,10 +36,11 @@ use crate::RunError;
 use crate::settings::Settings;
 use everwatch_broker::{Broker, Session, Topology};
 use everwatch_core::capacity::pool_use::PoolUse;
+use everwatch_core::failure::service_loss::Doubts;
 use everwatch_core::id::Pool;
 use everwatch_core::record::status::Status;
 use everwatch_store::{Event, Store, StoreError};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -73,6 +74,8 @@ pub(crate) struct Manager {
     pub(crate) audit: AuditLog,
     /// Wakes the reconciler.
     pub(crate) wake: Notify,
+    /// The services that the next pass of the reconciler asks the broker about.
+    pub(crate) doubts: Mutex<Doubts>,
 }
 
 impl Manager {
@@ -101,6 +104,7 @@ impl Manager {
             accounts,
             audit,
             wake: Notify::new(),
+            doubts: Mutex::default(),
             settings,
         };
         (Arc::new(manager), Inboxes { creates, saves, published, events, revocations, audit: audit_in })

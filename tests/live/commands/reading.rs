@@ -133,7 +133,11 @@ async fn a_name_that_does_not_exist_names_a_similar_one() {
         assert_eq!(dev.run(words).0, Some(0), "{words}");
     }
     for (words, code, told) in [
-        ("observer get pirces", 3, "there is no observer `pirces` in namespace default; did you mean `prices`?"),
+        (
+            "observer get pirces",
+            3,
+            "there is no observer `pirces` in namespace default; did you mean `prices`?",
+        ),
         ("observer describe pirces", 3, "did you mean `prices`?"),
         (
             "observer get prices pirces",

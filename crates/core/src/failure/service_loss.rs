@@ -1,17 +1,45 @@
 //! When a service is lost. A manager suspects a service that is silent and asks the broker about its session: a service
-//! whose session is gone is lost.
+//! whose session is gone is lost. A manager asks at once, long before the silence is noticed, when the broker has
+//! delivered an observer of the service to another service.
 
 use crate::clock::Timestamp;
 use crate::id::ServiceId;
 use crate::record::service::ServiceRow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// For how long a manager asks about a service in doubt. The broker ends the session of a killed process and redelivers
+/// its messages within moments, in no fixed order.
+const DOUBTED_FOR: Duration = Duration::from_secs(3);
+
+/// Services whose observers other services run although the services did not report that they handed them over. Either
+/// they have died, or their reports are still on the way: only the broker knows.
+#[derive(Debug, Default)]
+pub struct Doubts(BTreeMap<ServiceId, Timestamp>);
+
+impl Doubts {
+    /// Adds a service; returns whether it was not in doubt.
+    pub fn add(&mut self, service: ServiceId, now: Timestamp) -> bool {
+        let known = self.0.get(&service).is_some_and(|at| now.since(*at) < DOUBTED_FOR);
+        if !known {
+            self.0.insert(service, now);
+        }
+        !known
+    }
+
+    /// The services to ask about now.
+    pub fn current(&mut self, now: Timestamp) -> BTreeSet<ServiceId> {
+        self.0.retain(|_, at| now.since(*at) < DOUBTED_FOR);
+        self.0.keys().copied().collect()
+    }
+}
 
 /// The steps for silent services.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SuspicionPlan {
     /// Silent for too long: mark them as suspect.
     pub suspect: Vec<ServiceId>,
-    /// Suspect (including those above): ask the broker about their sessions.
+    /// Suspect (including those above), or in doubt: ask the broker about their sessions.
     pub ask: Vec<ServiceId>,
 }
 
@@ -22,6 +50,7 @@ pub fn plan_suspicion(
     now: Timestamp,
     lost_after: Duration,
     may_conclude: bool,
+    doubted: &BTreeSet<ServiceId>,
 ) -> SuspicionPlan {
     let mut plan = SuspicionPlan::default();
     for service in services.iter().filter(|service| service.end.is_none()) {
@@ -29,7 +58,7 @@ pub fn plan_suspicion(
         if silent && service.suspect_since.is_none() {
             plan.suspect.push(service.id);
         }
-        if silent || service.suspect_since.is_some() {
+        if silent || service.suspect_since.is_some() || doubted.contains(&service.id) {
             plan.ask.push(service.id);
         }
     }
@@ -81,9 +110,10 @@ mod tests {
     #[test]
     fn silent_services_are_suspected_only_while_the_queues_are_read() {
         let services = [service(1, 0), service(2, 10)];
-        let quiet = plan_suspicion(&services, at(20), LOST_AFTER, false);
+        let none = BTreeSet::new();
+        let quiet = plan_suspicion(&services, at(20), LOST_AFTER, false, &none);
         assert_eq!(quiet, SuspicionPlan::default());
-        let plan = plan_suspicion(&services, at(20), LOST_AFTER, true);
+        let plan = plan_suspicion(&services, at(20), LOST_AFTER, true, &none);
         assert_eq!(
             (plan.suspect.as_slice(), plan.ask.as_slice()),
             (&[services[0].id][..], &[services[0].id][..])
@@ -94,10 +124,28 @@ mod tests {
     fn the_broker_is_asked_about_every_suspect() {
         let mut suspect = service(1, 0);
         suspect.suspect(at(1));
-        let plan = plan_suspicion(std::slice::from_ref(&suspect), at(2), LOST_AFTER, false);
+        let plan = plan_suspicion(std::slice::from_ref(&suspect), at(2), LOST_AFTER, false, &BTreeSet::new());
         assert_eq!((plan.suspect.len(), plan.ask.as_slice()), (0, &[suspect.id][..]));
         suspect.on_session_gone(at(3));
-        assert_eq!(plan_suspicion(&[suspect], at(4), LOST_AFTER, true), SuspicionPlan::default());
+        assert_eq!(
+            plan_suspicion(&[suspect], at(4), LOST_AFTER, true, &BTreeSet::new()),
+            SuspicionPlan::default()
+        );
+    }
+
+    #[test]
+    fn the_broker_is_asked_at_once_about_a_service_whose_observers_run_elsewhere() {
+        let services = [service(1, 20), service(2, 20)];
+        let mut doubts = Doubts::default();
+        assert!(doubts.add(services[1].id, at(20)) && !doubts.add(services[1].id, at(22)), "once");
+        let plan = plan_suspicion(&services, at(20), LOST_AFTER, true, &doubts.current(at(20)));
+        assert_eq!(
+            (plan.suspect.len(), plan.ask.as_slice()),
+            (0, &[services[1].id][..]),
+            "it is not suspect"
+        );
+        assert!(doubts.current(at(23)).is_empty(), "its reports were late, as the broker says");
+        assert!(doubts.add(services[1].id, at(23)));
     }
 
     #[test]

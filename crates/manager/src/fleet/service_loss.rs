@@ -1,8 +1,10 @@
-//! Services that are silent: they are suspected, and lost only when the broker says that their session is gone.
+//! Services that are silent, or whose observers run elsewhere: they are lost only when the broker says that their session
+//! is gone.
 //! `core::failure::service_loss` decides.
 
 use crate::commit::{Changed, change_service};
 use crate::context::Manager;
+use crate::lock::lock;
 use crate::outgoing::commands;
 use everwatch_broker::{OwnerLiveness, Session};
 use everwatch_core::failure::service_loss::{on_alive, plan_suspicion};
@@ -14,11 +16,19 @@ use futures::StreamExt as _;
 use std::time::Duration;
 use tracing::{info, warn};
 
+/// The broker has delivered an observer of this service to another service: asks the broker about it at once.
+pub(crate) fn doubt(manager: &Manager, service: ServiceId) {
+    if lock(&manager.doubts).add(service, manager.records.clock.now()) {
+        manager.wake.notify_one();
+    }
+}
+
 /// Concurrent questions to the broker, and the time limit of each.
 const ASK_AT_ONCE: usize = 16;
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 
-/// Suspects the services that are silent, asks the broker about the sessions of the suspects, and notes its answers.
+/// Suspects the services that are silent, asks the broker about the sessions of the suspects and of the services in doubt,
+/// and notes its answers.
 pub(crate) async fn look(
     manager: &Manager,
     session: &dyn Session,
@@ -26,7 +36,8 @@ pub(crate) async fn look(
 ) -> Result<(), StoreError> {
     let now = manager.records.clock.now();
     let lost_after = manager.settings.lost_after;
-    let plan = plan_suspicion(living, now, lost_after, manager.may_conclude());
+    let doubted = lock(&manager.doubts).current(now);
+    let plan = plan_suspicion(living, now, lost_after, manager.may_conclude(), &doubted);
     for service in plan.suspect {
         // Checked again on the present row: a heartbeat may have arrived in the meantime.
         let suspected = |row: &mut ServiceRow| row.is_silent(now, lost_after) && row.suspect(now);

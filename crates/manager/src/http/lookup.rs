@@ -27,7 +27,8 @@ pub(super) async fn find(records: &Records, (namespace, key): (&Namespace, &str)
 /// Refuses what the role of the sender does not permit on this observer. If it does not permit to read the observer, the
 /// response is the same as for a missing one.
 pub(super) fn check(row: &Row, key: &str) -> Result<(), Problem> {
-    let hidden = |problem| if caller::may_see(row) { problem } else { not_found(&row.definition.namespace, key) };
+    let hidden =
+        |problem| if caller::may_see(row) { problem } else { not_found(&row.definition.namespace, key) };
     caller::check_observer(&row.definition).map_err(hidden)
 }
 
@@ -42,7 +43,8 @@ pub(super) fn without_secrets(mut shown: Observer, row: &Row) -> Observer {
 /// The response for a name that this namespace does not have, or for an id that no namespace has.
 pub(super) fn not_found(namespace: &Namespace, key: &str) -> Problem {
     let key: String = key.chars().take(140).collect();
-    let place = if Uuid::parse_str(&key).is_ok() { String::new() } else { format!(" in namespace {namespace}") };
+    let place =
+        if Uuid::parse_str(&key).is_ok() { String::new() } else { format!(" in namespace {namespace}") };
     Problem::new(Code::NotFound, format!("there is no observer `{key}`{place}"))
 }
 

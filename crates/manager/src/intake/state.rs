@@ -21,7 +21,7 @@ use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
 use crate::context::records::Records;
 use crate::context::revocations::Recipients;
-use crate::fleet::safe_mode;
+use crate::fleet::{safe_mode, service_loss};
 use crate::metric;
 use crate::outgoing::spans;
 use crate::outgoing::work_queues;
@@ -265,8 +265,10 @@ async fn apply_runs(
             lost.remove(&after.id);
             // The previous holder may not know that the broker has redelivered its messages.
             let taken_over = after.taken_over_from(before);
-            let to_holder = |(service, revocation)| (Recipients::Service(service), revocation);
-            answers.revocations.extend(taken_over.map(to_holder));
+            if let Some((service, revocation)) = taken_over {
+                service_loss::doubt(manager, service);
+                answers.revocations.push((Recipients::Service(service), revocation));
+            }
         }
         for row in saved.iter().map(|it| &it.after).chain(&same) {
             let runs = pending.get(&row.id).map_or(&[][..], Vec::as_slice);
