@@ -13,7 +13,7 @@ const PAGE = 100;
 const SUGGESTED = 20;
 const TYPING_MS = 400;
 const ID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
-const NONE = { items: [], next_cursor: null, total: 0 };
+const NONE = { items: [], next_cursor: null, total: null };
 let typing = null;
 
 /** The observer that the address names by its id or name; without one of this name, those whose names contain it. */
@@ -23,7 +23,7 @@ async function observerOf(key) {
   const [name, namespace] = key.split("/").reverse();
   const read = (path, parameters, otherwise) => readable("observers:read", () => get(path, parameters), otherwise);
   const found = await read("/v1/observers", { q: name, namespace, limit: SUGGESTED }, NONE);
-  const it = found.items.find((one) => one.name === name) ?? (found.total > found.items.length ? await read(`/v1/observers/${encodeURIComponent(name)}`, { namespace }, null) : null);
+  const it = found.items.find((one) => one.name === name) ?? ((found.total ?? 0) > found.items.length ? await read(`/v1/observers/${encodeURIComponent(name)}`, { namespace }, null) : null);
   return { id: it?.id ?? null, like: it ? [] : found.items };
 }
 

@@ -64,7 +64,7 @@ function drawOne({ from, it, picture, services, moves }, _route, context) {
   const line = incidentLine(it);
   return [
     h("header", { class: "head" }, crumb, h("h1", {}, incidentTitle(it)), h("p", { class: "total" }, time(it.since))),
-    h("p", { class: "why" }, CAUSES[it.cause] ?? "", hasBounds(it) ? ` Each gap is ${AT_MOST}.` : ""),
+    h("p", { class: "why" }, CAUSES[it.cause] ?? "", hasBounds(it) ? ` Each gap is an upper bound, counted from the last sign of life of the service.` : ""),
     h("section", { class: "panel across", key: "line" }, h("header", {}, h("h2", {}, "As one line"), h("span", { class: "row end" }, copyButton(line), copyButton(location.href, "Copy link"))), h("p", { class: "incident-line" }, line)),
     h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, fact("Moved", number(it.moved)), fact("Median gap", gap(it.gap_ms_median, hasBounds(it))), fact("p99", gap(it.gap_ms_p99, hasBounds(it))),
       fact("Longest gap", gap(it.gap_ms_max, hasBounds(it))), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact("From first to last", duration(Math.max(untilOf(it) - Date.parse(it.since), 0))))),

@@ -48,6 +48,7 @@ const FILES: &[File] = files! {
     "/console/batches.js": "batches.js", SCRIPT;
     "/console/clock.js": "clock.js", SCRIPT;
     "/console/copy.js": "copy.js", SCRIPT;
+    "/console/create-check.js": "create-check.js", SCRIPT;
     "/console/create-form.js": "create-form.js", SCRIPT;
     "/console/create-text.js": "create-text.js", SCRIPT;
     "/console/create.js": "create.js", SCRIPT;
