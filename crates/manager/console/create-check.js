@@ -3,9 +3,9 @@
 const DURATION = /^\s*(?:\d+(?:\.\d+)?\s*[a-z]+\s*)+$/i;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
-const asDuration = (text) => (DURATION.test(text) || text.trim() === "0" ? null : `“${text.trim()}” is not a duration: write it like 500ms, 30s, 1h 30m or 30d`);
-const asWhole = (least, most) => (text) => (/^[-+]?\d+$/.test(text) && Number(text) >= least && Number(text) <= most ? null : `“${text}” is not a whole number ${most === Infinity ? `of ${least} or more` : `from ${least} to ${most}`}`);
-const asName = (text) => (NAME.test(text) ? null : `“${text}” is not a name: 1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit`);
+export const asDuration = (text) => (DURATION.test(text) || text.trim() === "0" ? null : `“${text.trim()}” is not a duration: write it like 500ms, 30s, 1h 30m or 30d`);
+export const asWhole = (least, most) => (text) => (/^[-+]?\d+$/.test(text) && Number(text) >= least && Number(text) <= most ? null : `“${text}” is not a whole number ${most === Infinity ? `of ${least} or more` : `from ${least} to ${most}`}`);
+export const asName = (text) => (NAME.test(text) ? null : `“${text}” is not a name: 1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit`);
 const asKeys = (text) => text.split(/[\s,]+/).filter(Boolean).map((it) => (NAME.test(it) || it.includes(":") ? null : `“${it}” is not a key: 1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit`)).find(Boolean) ?? null;
 const asDelays = (text) => text.split(",").map((it) => it.trim()).filter(Boolean).map(asDuration).find(Boolean) ?? null;
 

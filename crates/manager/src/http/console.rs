@@ -43,6 +43,7 @@ const FILES: &[File] = files! {
     "/console/fonts/licences.txt": "fonts/licences.txt", TEXT;
     "/console/api.js": "api.js", SCRIPT;
     "/console/app.js": "app.js", SCRIPT;
+    "/console/ask-sent.js": "ask-sent.js", SCRIPT;
     "/console/ask.js": "ask.js", SCRIPT;
     "/console/audit.js": "audit.js", SCRIPT;
     "/console/batches.js": "batches.js", SCRIPT;
@@ -97,6 +98,7 @@ const FILES: &[File] = files! {
     "/console/services.js": "services.js", SCRIPT;
     "/console/session.js": "session.js", SCRIPT;
     "/console/show.js": "show.js", SCRIPT;
+    "/console/start.js": "start.js", SCRIPT;
     "/console/times.js": "times.js", SCRIPT;
     "/console/tokens.js": "tokens.js", SCRIPT;
     "/console/topology.js": "topology.js", SCRIPT;
