@@ -83,6 +83,8 @@ async fn a_new_observer_keeps_its_values_from_the_form_to_a_text_and_back() {
     page.write("#spec-every", "1s").await;
     page.press("YAML").await;
     page.until("the name", "document.querySelector('#definition')?.value.includes('name: my-obs')").await;
+    page.until("added lines alone", "document.querySelector('.diff ins') && !document.querySelector('.diff del')")
+        .await;
     page.until("one switch", "document.querySelectorAll('main .head .seg, main .panel .seg').length === 1")
         .await;
     retype(&page, "it.value.replace('every: 1s', 'every: 2s')").await;

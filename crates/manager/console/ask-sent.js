@@ -25,7 +25,7 @@ export function byField(error, fieldOf) {
 
 /** The text of a preview, and its reading: a later one replaces an earlier one. */
 function preview(look, typed) {
-  const line = h("p", { class: "fine", role: "status" });
+  const line = h("p", { class: "fine across", role: "status" });
   let timer = null, turn = 0;
   const read = async () => {
     const mine = ++turn, text = await look(typed()).catch((error) => error.message);
@@ -36,9 +36,10 @@ function preview(look, typed) {
 
 /**
  * Fields as in `askForm`. `check(typed)` returns the complaints by the field, as far as they need no manager; `send(typed)` sends the request;
- * `fieldOf(pointer)` names the field of a complaint of the manager. `look(typed)` resolves to a sentence about what is typed. Returns the answer, or nothing if the user cancels.
+ * `fieldOf(pointer)` names the field of a complaint of the manager. `look(typed)` resolves to a sentence about what is typed, which appears below the field
+ * `lookAfter`. A field with `half` takes half of the width. Returns the answer, or nothing if the user cancels.
  */
-export function askSent({ title, lines = [], fields, action, check, send, fieldOf, look }) {
+export function askSent({ title, lines = [], fields, action, check, send, fieldOf, look, lookAfter }) {
   const dialog = newDialog();
   return new Promise((resolve) => {
     const inputs = new Map(fields.map((it) => [it.name, inputOf(it)]));
@@ -78,7 +79,9 @@ export function askSent({ title, lines = [], fields, action, check, send, fieldO
     dialog.onclose = () => { seen?.stop(); resolve(answer); };
     dialog.replaceChildren(h("form", { method: "dialog", novalidate: true, onsubmit: submit, oninput: seen?.later },
       h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)),
-      fields.map((it) => h("div", { class: "field" }, h("label", { for: `asked-${it.name}` }, it.label), inputs.get(it.name), hints.get(it.name))), seen?.line, said,
+      h("div", { class: "pairs" }, fields.flatMap((it) => [
+        h("div", { class: it.half ? "field" : "field across" }, h("label", { for: `asked-${it.name}` }, it.label), inputs.get(it.name), hints.get(it.name)),
+        it.name === lookAfter ? seen?.line : null])), said,
       h("p", { class: "row end" }, h("button", { value: "no", class: "button", formnovalidate: true }, "Cancel"), button)));
     // Enter in a field presses the button of the action, not the first button.
     for (const input of inputs.values()) if (input.tagName === "INPUT") input.onkeydown = (event) => { if (event.key === "Enter") { event.preventDefault(); button.click(); } };

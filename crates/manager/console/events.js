@@ -41,7 +41,7 @@ async function load({ params }) {
 const field = (label, control) => h("label", { class: "field" }, h("span", {}, label), control);
 
 function choice(label, name, any, options, params, context) {
-  const now = params.get(name) ?? "", all = !now || options.some(([value]) => value === now) ? options : [...options, [now, now]];
+  const now = params.get(name) ?? "", all = !now || options.some(([value]) => value === now) ? options : [...options, [now, name === "type" ? now.split(",").map(eventWord).join(", ") : now]];
   return field(label, h("select", { name, onchange: (event) => context.set({ [name]: event.target.value, cursor: "" }) },
     h("option", { value: "", selected: !now }, any), all.map(([value, text]) => h("option", { value, selected: value === now }, text))));
 }

@@ -80,7 +80,7 @@ function rolloutField(pointer) {
 export async function startRollout() {
   const { kinds, pools, namespaces } = await choices(), post = once("/v1/rollouts");
   const made = await askSent({
-    title: "Start rollout", action: "Start rollout", check: wrongRollout, fieldOf: rolloutField, look: matching,
+    title: "Start rollout", action: "Start rollout", check: wrongRollout, fieldOf: rolloutField, look: matching, lookAfter: "q",
     lines: ["Managers change the observers that match now, a few at a time."],
     send: (typed) => post({
       ...given({ name: typed.name, healthy_for: typed.healthy_for, timeout: typed.timeout }), ...(typed.max_parallel && { max_parallel: Number(typed.max_parallel) }), on_failure: typed.on_failure,
@@ -88,15 +88,15 @@ export async function startRollout() {
     }),
     fields: [
       { name: "labels", label: "Labels of the observers", placeholder: "team=prices, tier in (gold, silver)", hint: "comma-separated; all must match" },
-      { name: "kind", label: "Kind", options: kinds }, { name: "pool", label: "Pool", options: pools },
-      ...(namespaces.length > 1 ? [{ name: "namespace", label: "Namespace", options: [["", "all namespaces"], ...namespaces.map((it) => [it, it])] }] : []),
-      { name: "q", label: "Part of the name", placeholder: "price-" },
-      { name: "patch", label: "Patch", rows: 5, placeholder: "spec:\n  every: 10s", hint: "the fields of the definition to change, in YAML or JSON; null restores a default" },
-      { name: "name", label: "Name of the rollout", placeholder: "generated" },
-      { name: "max_parallel", label: "In progress at most", placeholder: "1", hint: "observers that are changed and not yet healthy, 1 to 1000" },
-      { name: "healthy_for", label: "Healthy after", placeholder: "30s", hint: "how long a changed observer must run without an error" },
-      { name: "timeout", label: "Timeout", placeholder: "10m", hint: "the rollout pauses if a changed observer is not healthy by then" },
-      { name: "on_failure", label: "On failure", value: "pause", options: [["pause", "pause the rollout"], ["revert", "restore the former definitions"]] },
+      { name: "kind", label: "Kind", half: true, options: kinds }, { name: "pool", label: "Pool", half: true, options: pools },
+      ...(namespaces.length > 1 ? [{ name: "namespace", label: "Namespace", half: true, options: [["", "all namespaces"], ...namespaces.map((it) => [it, it])] }] : []),
+      { name: "q", half: true, label: "Part of the name", placeholder: "price-" },
+      { name: "patch", label: "Patch", rows: 4, placeholder: "spec:\n  every: 10s", hint: "the fields of the definition to change, in YAML or JSON; null restores a default" },
+      { name: "name", half: true, label: "Name of the rollout", placeholder: "generated" },
+      { name: "max_parallel", half: true, label: "In progress at most", placeholder: "1", hint: "observers that are changed and not yet healthy" },
+      { name: "healthy_for", half: true, label: "Healthy after", placeholder: "30s", hint: "how long a changed observer must run without an error" },
+      { name: "timeout", half: true, label: "Timeout", placeholder: "10m", hint: "the rollout pauses if a changed observer is not healthy by then" },
+      { name: "on_failure", half: true, label: "On failure", value: "pause", options: [["pause", "pause the rollout"], ["revert", "restore the former definitions"]] },
     ],
   });
   if (made) location.hash = `#/rollouts/${made.id}`;
@@ -133,15 +133,15 @@ async function counting({ observers }) {
 export async function createBatch() {
   const { namespaces } = await choices(), post = once("/v1/batches");
   const made = await askSent({
-    title: "Create batch", action: "Create batch", check: wrongBatch, fieldOf: batchField, look: counting,
+    title: "Create batch", action: "Create batch", check: wrongBatch, fieldOf: batchField, look: counting, lookAfter: "observers",
     lines: ["The observers of a batch are created together, and the batch completes when each has ended."],
     send: (typed) => post({
       ...given({ name: typed.name, namespace: typed.namespace }), ...(typed.max_running && { max_running: Number(typed.max_running) }), ...(typed.defaults && { defaults: mapOf(typed.defaults) }), observers: membersOf(typed.observers),
     }),
     fields: [
-      { name: "name", label: "Name", placeholder: "generated" },
-      ...(namespaces.length > 1 ? [{ name: "namespace", label: "Namespace", options: [["", "the usual one"], ...namespaces.map((it) => [it, it])] }] : []),
-      { name: "max_running", label: "Run at most", placeholder: "no limit", hint: "observers of the batch that run at once" },
+      { name: "name", half: true, label: "Name", placeholder: "generated" },
+      ...(namespaces.length > 1 ? [{ name: "namespace", label: "Namespace", half: true, options: [["", "the usual one"], ...namespaces.map((it) => [it, it])] }] : []),
+      { name: "max_running", half: true, label: "Run at most", placeholder: "no limit", hint: "observers of the batch that run at once" },
       { name: "defaults", label: "What all have in common", rows: 6, placeholder: "kind: exec\nspec:\n  argv: [/usr/bin/report]\nretry: {kind: intervals, delays: [10s]}", hint: "a definition in YAML or JSON" },
       { name: "observers", label: "Observers", rows: 6, placeholder: "- name: report-ada\n- name: report-bob\n  spec:\n    env: {USER_ID: \"2\"}", hint: "a list in YAML or JSON, at most 10,000; each is merged into what all have in common" },
     ],
