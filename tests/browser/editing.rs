@@ -83,8 +83,11 @@ async fn a_new_observer_keeps_its_values_from_the_form_to_a_text_and_back() {
     page.write("#spec-every", "1s").await;
     page.press("YAML").await;
     page.until("the name", "document.querySelector('#definition')?.value.includes('name: my-obs')").await;
-    page.until("added lines alone", "document.querySelector('.diff ins') && !document.querySelector('.diff del')")
-        .await;
+    page.until(
+        "added lines alone",
+        "document.querySelector('.diff ins') && !document.querySelector('.diff del')",
+    )
+    .await;
     page.until("one switch", "document.querySelectorAll('main .head .seg, main .panel .seg').length === 1")
         .await;
     retype(&page, "it.value.replace('every: 1s', 'every: 2s')").await;
@@ -100,7 +103,8 @@ async fn a_new_observer_keeps_its_values_from_the_form_to_a_text_and_back() {
     page.until_text("#dialog", "desired").await;
     // The editor below has a button of the same name.
     page.click(Locator::Css("#dialog button[value=no]")).await;
-    page.until("the text again", "document.querySelector('#definition')?.value.includes('desired: paused')").await;
+    page.until("the text again", "document.querySelector('#definition')?.value.includes('desired: paused')")
+        .await;
 }
 
 #[tokio::test]

@@ -60,7 +60,11 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.click(Locator::Css(".incident-list a.title")).await;
     page.until_text("h1", "amber lost").await;
     page.until_text(".incident-line", "longest ≤").await;
-    page.until("what the sign means", "document.querySelector('.facts.big .hinted')?.title.startsWith('at most')").await;
+    page.until(
+        "what the sign means",
+        "document.querySelector('.facts.big .hinted')?.title.startsWith('at most')",
+    )
+    .await;
     page.until_text(".flow", "birch").await;
     page.until("who moved", "document.querySelectorAll('.panels tbody tr').length > 0").await;
     page.view("#/events?type=started").await;
