@@ -64,8 +64,11 @@ function spanChoice(params, context) {
   const choose = async (event) => {
     const value = event.target.value;
     if (value !== "range") return context.set({ span: value, since: "", until: "", cursor: "" });
-    const span = await askRange();
-    return span ? context.set({ ...span, span: "", cursor: "" }) : context.redraw();
+    const list = event.target, span = await askRange();
+    // The list has the focus, so a redraw would keep what was chosen.
+    if (!span) list.value = now;
+    else context.set({ ...span, span: "", cursor: "" });
+    return undefined;
   };
   const range = isRange ? `${params.get("since") ? exact(params.get("since")) : "the first"} to ${params.get("until") ? exact(params.get("until")) : "now"}` : "from … to …";
   return field("Time", h("select", { name: "span", onchange: choose }, h("option", { value: "", selected: !now }, "any"),
