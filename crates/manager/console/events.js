@@ -65,9 +65,9 @@ function spanChoice(params, context) {
     const value = event.target.value;
     if (value !== "range") return context.set({ span: value, since: "", until: "", cursor: "" });
     const list = event.target, span = await askRange();
-    // The list has the focus, so a redraw would keep what was chosen.
-    if (!span) list.value = now;
-    else context.set({ ...span, span: "", cursor: "" });
+    // The list has the focus again, so a redraw does not choose for it.
+    list.value = span ? value : now;
+    if (span) context.set({ ...span, span: "", cursor: "" });
     return undefined;
   };
   const range = isRange ? `${params.get("since") ? exact(params.get("since")) : "the first"} to ${params.get("until") ? exact(params.get("until")) : "now"}` : "from … to …";
