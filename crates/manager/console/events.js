@@ -1,6 +1,6 @@
 // Events, newest first; the first page is live. The address keeps the filter.
 import { get } from "./api.js";
-import { exact } from "./clock.js";
+import { exact, shortClock } from "./clock.js";
 import { h } from "./dom.js";
 import { FILTERS, keptIn, spanOf, startOf } from "./events-filter.js";
 import { endings, gap, gapOf, isBound } from "./gap.js";
@@ -12,6 +12,7 @@ import { EVENT_TYPES, asker, counted, dated, empty, eventWord, number, observerL
 const PAGE = 100;
 const SUGGESTED = 20;
 const TYPING_MS = 400;
+const DAY_MS = 86400000;
 const ID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
 const NONE = { items: [], next_cursor: null, total: null };
 let typing = null;
@@ -70,7 +71,8 @@ function spanChoice(params, context) {
     if (span) context.set({ ...span, span: "", cursor: "" });
     return undefined;
   };
-  const range = isRange ? `${params.get("since") ? exact(params.get("since")) : "the first"} to ${params.get("until") ? exact(params.get("until")) : "now"}` : "from … to …";
+  const said = (at) => (Date.now() - Date.parse(at) < DAY_MS ? shortClock(at) : exact(at));
+  const range = isRange ? `${params.get("since") ? said(params.get("since")) : "the first"} to ${params.get("until") ? said(params.get("until")) : "now"}` : "from … to …";
   return field("Time", h("select", { name: "span", onchange: choose }, h("option", { value: "", selected: !now }, "any"),
     Object.entries(SPANS).map(([value, [text]]) => h("option", { value, selected: value === now }, `last ${text}`)), h("option", { value: "range", selected: isRange }, range)));
 }
