@@ -18,7 +18,7 @@ const AXE: &str = r"
     axe.run(document, { runOnly: { type: 'tag', values }, resultTypes: ['violations'] })
       .then((found) => done(lines(found)), (error) => done([`axe-core failed: ${error}`]));";
 
-const VIEWS: [&str; 30] = [
+const VIEWS: [&str; 32] = [
     "#/",
     "#/?group=pool",
     "#/observers",
@@ -34,6 +34,7 @@ const VIEWS: [&str; 30] = [
     "#/topology",
     "#/incidents",
     "#/events",
+    "#/events?observer=stead&span=1h",
     "#/pools",
     "#/kinds",
     "#/kinds/exec",
@@ -42,6 +43,7 @@ const VIEWS: [&str; 30] = [
     "#/rates",
     "#/batches/jobs",
     "#/rollouts/slower",
+    "#/rollouts",
     "#/namespaces",
     "#/doctor",
     "#/safe-mode",
@@ -116,6 +118,11 @@ async fn every_page_is_accessible_in_both_themes() {
             found.extend(violations(&page, &format!("{shown}, {theme}")).await);
             page.run("document.querySelector('dialog[open]').close()").await;
         }
+        page.view("#/rollouts").await;
+        page.press("Start rollout").await;
+        page.until("its fields", "document.querySelector('#asked-patch')").await;
+        found.extend(violations(&page, &format!("#asked-patch, {theme}")).await);
+        page.run("document.querySelector('dialog[open]').close()").await;
     }
     assert!(found.is_empty(), "{} violations:\n{}", found.len(), found.join("\n"));
 }

@@ -83,6 +83,11 @@ async fn a_new_observer_keeps_its_values_from_the_form_to_a_text_and_back() {
     page.write("#spec-every", "1s").await;
     page.press("YAML").await;
     page.until("the name", "document.querySelector('#definition')?.value.includes('name: my-obs')").await;
+    page.until(
+        "added lines alone",
+        "document.querySelector('.diff ins') && !document.querySelector('.diff del')",
+    )
+    .await;
     page.until("one switch", "document.querySelectorAll('main .head .seg, main .panel .seg').length === 1")
         .await;
     retype(&page, "it.value.replace('every: 1s', 'every: 2s')").await;
@@ -93,12 +98,13 @@ async fn a_new_observer_keeps_its_values_from_the_form_to_a_text_and_back() {
     // The form has no field for this member: it asks before it drops it.
     page.press("YAML").await;
     page.until("the text", "document.querySelector('#definition')?.value.includes('every: 2s')").await;
-    retype(&page, "it.value + 'grace: 3s\\n'").await;
+    retype(&page, "it.value + 'desired: paused\\n'").await;
     page.press("Form").await;
-    page.until_text("#dialog", "grace").await;
+    page.until_text("#dialog", "desired").await;
     // The editor below has a button of the same name.
     page.click(Locator::Css("#dialog button[value=no]")).await;
-    page.until("the text again", "document.querySelector('#definition')?.value.includes('grace: 3s')").await;
+    page.until("the text again", "document.querySelector('#definition')?.value.includes('desired: paused')")
+        .await;
 }
 
 #[tokio::test]

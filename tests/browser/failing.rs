@@ -52,6 +52,7 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     page.view(&format!("#/observers/{}?tab=runs", moved.id)).await;
     page.until("the run that was lost", "document.querySelector('.timeline li[data-lost]')").await;
     page.until_text(".timeline li[data-now]", "runs now").await;
+    page.until_text(".timeline li[data-now]", "after a gap of ≤").await;
     page.click(Locator::Css("#tab-logs")).await;
     page.until_text(".logs", "tick").await;
     page.screenshot("observer").await;

@@ -50,15 +50,25 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until_text("h1", "All 8 observers run").await;
     page.run("document.querySelector('.chart a[href*=incidents]').focus()").await;
     page.until_text(".lane-card", "gap median").await;
+    // After a death, a gap is an upper bound.
+    page.until_text(".lane-card", "longest ≤").await;
+    page.until_text(".lane-card", "last sign of life").await;
     page.screenshot("timeline").await;
     // Who sees no drawing reads a table.
     page.run("document.querySelector('.lanes details').open = true").await;
-    page.until_text(".lanes details", "lost").await;
+    page.until_text(".lanes details", "service lost").await;
     page.click(Locator::Css(".incident-list a.title")).await;
     page.until_text("h1", "amber lost").await;
-    page.until_text(".incident-line", "overlap").await;
+    page.until_text(".incident-line", "longest ≤").await;
+    page.until(
+        "what the sign means",
+        "document.querySelector('.facts.big .hinted')?.title.startsWith('at most')",
+    )
+    .await;
     page.until_text(".flow", "birch").await;
     page.until("who moved", "document.querySelectorAll('.panels tbody tr').length > 0").await;
+    page.view("#/events?type=started").await;
+    page.until("its gaps", "document.querySelectorAll('tbody .hinted').length === 4").await;
     page.view("#/incidents").await;
     page.until_text(".incident-list", "amber lost").await;
     page.run(&key("j", false)).await;

@@ -14,4 +14,5 @@ mod overview;
 mod pages;
 mod saved_views;
 mod served;
+mod starting;
 mod using;

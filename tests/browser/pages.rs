@@ -18,6 +18,11 @@ async fn findings_are_cured_and_safe_mode_is_switched() {
     assert!(cluster.api.read::<SafeMode>("/v1/safe-mode").await.on);
     page.view("#/doctor").await;
     page.until_text("main", "safe-mode-on").await;
+    page.until(
+        "the same count in the navigation",
+        "document.querySelector('#nav a[href=\"#/doctor\"] b')?.textContent === document.querySelector('.head .total').textContent",
+    )
+    .await;
     page.press("End safe mode").await;
     page.confirm().await;
     cluster.api.until_read("/v1/safe-mode", |it: &SafeMode| !it.on).await;

@@ -329,6 +329,12 @@ async fn a_service_is_drained_from_its_card_and_the_rest_is_made_even() {
     page.press("Uncordon").await;
     page.until("both to be active", "document.querySelectorAll('.card[data-state=active]').length === 2")
         .await;
+    // Both services live: the gaps of handed-over observers are exact.
+    page.view("#/events?type=started").await;
+    let gaps =
+        "[...document.querySelectorAll('tbody tr')].map((it) => it.cells[4].innerText).filter(Boolean)";
+    page.until("six exact gaps", &format!("{gaps}.length >= 6 && !{gaps}.some((it) => it.includes('≤'))"))
+        .await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@ import { call, get } from "./api.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
+import { createBatch } from "./start.js";
 import { bar, counted, empty, fact, number, observerLink, pager, state, table, time, word } from "./show.js";
 
 const LISTED = 50, PAGE = 100;
@@ -36,8 +37,8 @@ function buttons(it, context) {
 }
 
 const drawAll = ({ items, total }) => [
-  h("header", { class: "head" }, h("h1", {}, "Batches"), h("p", { class: "total" }, number(total))),
-  items.length === 0 ? empty("No batches", ["A batch creates many observers that are completed together. Create one with: ", h("code", {}, "everwatch batch create")]) : table("Batches", [
+  h("header", { class: "head" }, h("h1", {}, "Batches"), h("p", { class: "total" }, number(total)), may("batches:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: createBatch }, "Create batch")) : null),
+  items.length === 0 ? empty("No batches", ["A batch creates many observers that are completed together. Create one here, or on a terminal with: ", h("code", {}, "everwatch batch create")]) : table("Batches", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },
     { title: "Progress", class: "progress", cell: progress },

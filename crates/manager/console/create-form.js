@@ -4,7 +4,7 @@ import { collect, fields, fits, typedOf } from "./schema.js";
 
 const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind has no schema" }];
 export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
-export const CLEAN = () => ({ name: "", kind: null, pool: "", labels: "", queue: false, forbid: false, priority: "", weight: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
+export const CLEAN = () => ({ name: "", kind: null, namespace: "", pool: "", retry: "", first: "", longest: "", reset: "", every: "", attempts: "", delays: "", grace: "", labels: "", queue: false, forbid: false, priority: "", weight: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
 
 /** The fields of the spec of a kind; `isWhole`: one field of JSON, because the kind has no schema. */
 export function membersOf(kind) {
@@ -12,29 +12,40 @@ export function membersOf(kind) {
   return { members: described ?? WHOLE, isWhole: described === null };
 }
 
-/** The definition that the form makes; throws `{ name, message }` for a field that cannot be read. */
-export function body(draft, members, isWhole) {
-  const spec = collect(members, draft.spec);
+/** The retry policy, if the form names one. */
+function retryOf({ retry, first, longest, reset, every, attempts, delays }) {
+  const given = (name, text) => (text.trim() ? { [name]: name === "attempts" ? numbered(text.trim()) : text.trim() } : {});
+  const by = {
+    exponential: () => ({ ...given("first", first), ...given("max", longest), ...given("reset_after", reset), ...given("attempts", attempts) }),
+    fixed: () => ({ ...given("every", every), ...given("attempts", attempts) }),
+    intervals: () => ({ delays: delays.split(",").map((it) => it.trim()).filter(Boolean) }),
+  };
+  return Object.hasOwn(by, retry) ? { kind: retry, ...by[retry]() } : null;
+}
+
+/** The definition that the form makes; puts a complaint into `wrong` for each field that cannot be read. */
+export function body(draft, members, isWhole, wrong) {
+  const spec = collect(members, draft.spec, wrong), retry = retryOf(draft);
   const labels = draft.labels.split(/[,\n]/).map((it) => it.trim()).filter(Boolean).map((it) => {
-    if (!it.includes("=")) throw { name: "/labels", message: `“${it}” is not key=value` };
+    if (!it.includes("=")) wrong["/labels"] = `“${it}” is not key=value`;
     return [it.slice(0, it.indexOf("=")), it.slice(it.indexOf("=") + 1)];
   });
   return {
     ...(draft.name.trim() && { name: draft.name.trim() }), kind: draft.kind, spec: isWhole ? spec.spec ?? {} : spec,
-    ...(draft.pool && { pool: draft.pool }), ...(labels.length && { labels: Object.fromEntries(labels) }),
+    ...(draft.namespace && { namespace: draft.namespace }), ...(draft.pool && { pool: draft.pool }), ...(retry && { retry }), ...(draft.grace.trim() && { grace: draft.grace.trim() }), ...(labels.length && { labels: Object.fromEntries(labels) }),
     ...(draft.priority.trim() && { priority: numbered(draft.priority.trim()) }), ...(draft.weight.trim() && { weight: numbered(draft.weight.trim()) }), ...(draft.limits.trim() && { limits: draft.limits.split(/[\s,]+/).filter(Boolean) }), ...(draft.timeout.trim() && { attempt_timeout: draft.timeout.trim() }),
     ...(draft.within.trim() && { start_within: draft.within.trim() }),
     ...(draft.schedule.trim() && { schedule: { cron: draft.schedule.trim(), time_zone: draft.zone.trim(), if_running: draft.running } }),
-    ...(draft.windows.trim() && { windows: { time_zone: draft.zone.trim(), open: draft.windows.split(/[;\n]/).map((it) => it.trim()).filter(Boolean).map(opening) } }),
+    ...(draft.windows.trim() && { windows: { time_zone: draft.zone.trim(), open: draft.windows.split(/[;\n]/).map((it) => it.trim()).filter(Boolean).map((it) => opening(it, wrong)) } }),
     ...(draft.start && { start_at: new Date(draft.start).toISOString() }), ...(draft.finish && { finish_at: new Date(draft.finish).toISOString() }),
     ...(draft.queue && { on_full: "queue" }), ...(draft.forbid && { overlap: "forbid" }),
   };
 }
 
 /** One window, as in “mon-fri 09:30-16:00”. */
-function opening(text) {
+function opening(text, wrong) {
   const parts = /^(?:(\S+)\s+)?(\d\d:\d\d)-(\d\d:\d\d)$/.exec(text);
-  if (!parts) throw { name: "/windows", message: `“${text}” is not a window: write days and two times, as in mon-fri 09:30-16:00` };
+  if (!parts) { wrong["/windows"] = `“${text}” is not a window: write days and two times, as in mon-fri 09:30-16:00`; return {}; }
   return { ...(parts[1] && { days: parts[1] }), from: parts[2], to: parts[3] };
 }
 
@@ -47,14 +58,17 @@ function localTime(at) {
   return Number.isNaN(time.getTime()) ? "" : new Date(time.getTime() - time.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
 }
 
+const text = (value) => (value === undefined || value === null || typeof value === "object" ? "" : String(value));
+
+const retryValues = ({ kind, first, max, reset_after: reset, every, attempts, delays }) => ({ retry: text(kind), first: text(first), longest: text(max), reset: text(reset), every: text(every), attempts: text(attempts), delays: [delays ?? []].flat().join(", ") });
+
 /** The values of the form that show a definition as far as the form can. */
 function valuesOf(it, kind) {
   const { members, isWhole } = membersOf(kind);
   const given = isWhole ? { spec: it.spec } : it.spec ?? {};
   const spec = Object.fromEntries(members.filter((one) => given[one.name] !== undefined && fits(one, given[one.name])).map((one) => [one.name, typedOf(one, given[one.name])]));
-  const text = (value) => (value === undefined || value === null || typeof value === "object" ? "" : String(value));
   const windows = (it.windows?.open ?? []).map(({ days, from, to }) => `${days ? `${days} ` : ""}${from}-${to}`);
-  return { ...CLEAN(), spec, name: text(it.name), kind: kind?.name ?? null, pool: text(it.pool), labels: Object.entries(it.labels ?? {}).filter((one) => one.every((part) => !/[,\n]/.test(part))).map(([name, value]) => `${name}=${value}`).join(", "),
+  return { ...CLEAN(), spec, name: text(it.name), kind: kind?.name ?? null, namespace: text(it.namespace), pool: text(it.pool), ...retryValues(it.retry ?? {}), grace: text(it.grace), labels: Object.entries(it.labels ?? {}).filter((one) => one.every((part) => !/[,\n]/.test(part))).map(([name, value]) => `${name}=${value}`).join(", "),
     queue: it.on_full === "queue", forbid: it.overlap === "forbid", priority: text(it.priority), weight: text(it.weight), limits: [it.limits ?? []].flat().join(", "),
     start: localTime(it.start_at ?? ""), finish: localTime(it.finish_at ?? ""), within: text(it.start_within), timeout: text(it.attempt_timeout),
     schedule: text(it.schedule?.cron), running: text(it.schedule?.if_running) || "skip", windows: windows.join("; "), zone: text(it.schedule?.time_zone ?? it.windows?.time_zone) || ZONE };
@@ -62,7 +76,7 @@ function valuesOf(it, kind) {
 
 /** A definition in which members with their defaults, and times in other forms, do not differ. */
 function plain(definition) {
-  const same = { on_full: "reject", overlap: "allow", namespace: "default", pool: "default", priority: 0, weight: 1 };
+  const same = { on_full: "reject", overlap: "allow", namespace: "default", pool: "default", priority: 0, weight: 1, grace: "10s" };
   const it = Object.fromEntries(Object.entries(definition).filter(([name, value]) => value !== same[name]));
   for (const name of ["start_at", "finish_at"]) if (it[name] !== undefined) it[name] = Date.parse(it[name]);
   for (const name of ["labels", "limits"]) if (it[name] && Object.keys(it[name]).length === 0) delete it[name];
@@ -77,7 +91,7 @@ export function formOf(definition, kinds) {
   const unread = Object.keys(definition);
   try {
     const values = valuesOf(definition, kind);
-    const before = plain(definition), after = plain(body(values, members, isWhole));
+    const before = plain(definition), after = plain(body(values, members, isWhole, {}));
     return { values, lost: unread.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name])) };
   } catch {
     return { values: CLEAN(), lost: unread };

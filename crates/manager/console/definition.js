@@ -31,7 +31,9 @@ export function mergePatch(before, after) {
 
 /** Lines of both texts: `[sign, line]` with " ", "-" or "+". */
 export function lineDiff(before, after) {
-  const a = before.replace(/\n$/, "").split("\n"), b = after.replace(/\n$/, "").split("\n");
+  // An empty text has no line.
+  const linesIn = (text) => (text === "" ? [] : text.replace(/\n$/, "").split("\n"));
+  const a = linesIn(before), b = linesIn(after);
   // Beyond this size, the table of the longest common lines would be too large.
   if (a.length * b.length > 1e6) return [...a.map((it) => ["-", it]), ...b.map((it) => ["+", it])];
   const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));

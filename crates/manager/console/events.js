@@ -1,27 +1,111 @@
-// Recent events, newest first; the first page is live.
+// Events, newest first; the first page is live. The address keeps the filter.
 import { get } from "./api.js";
+import { exact, shortClock } from "./clock.js";
 import { h } from "./dom.js";
-import { EVENT_TYPES, asker, counted, dated, duration, empty, eventWord, number, observerLink, pager, table, time, what } from "./show.js";
+import { FILTERS, keptIn, spanOf, startOf } from "./events-filter.js";
+import { endings, gap, gapOf, isBound } from "./gap.js";
+import { SPANS } from "./lanes-scale.js";
+import { askRange } from "./range.js";
+import { may, readable } from "./session.js";
+import { EVENT_TYPES, asker, counted, dated, empty, eventWord, number, observerLink, pager, table, time, what } from "./show.js";
 
 const PAGE = 100;
+const SUGGESTED = 20;
+const TYPING_MS = 400;
+const DAY_MS = 86400000;
+const ID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
+const NONE = { items: [], next_cursor: null, total: null };
+let typing = null;
 
-const load = ({ params }) => get("/v1/events", { type: params.get("type"), observer: params.get("observer"), service: params.get("service"), cursor: params.get("cursor"), limit: PAGE });
+/** The observer that the address names by its id or name; without one of this name, those whose names contain it. */
+async function observerOf(key) {
+  if (!key) return { id: "", like: [] };
+  if (ID.test(key)) return { id: key, like: [] };
+  const [name, namespace] = key.split("/").reverse();
+  const read = (path, parameters, otherwise) => readable("observers:read", () => get(path, parameters), otherwise);
+  const found = await read("/v1/observers", { q: name, namespace, limit: SUGGESTED }, NONE);
+  const it = found.items.find((one) => one.name === name) ?? ((found.total ?? 0) > found.items.length ? await read(`/v1/observers/${encodeURIComponent(name)}`, { namespace }, null) : null);
+  return { id: it?.id ?? null, like: it ? [] : found.items };
+}
 
-function draw({ items, next_cursor: next, total }, route, context) {
-  const { params } = route, now = params.get("type") ?? "";
-  const about = params.get("observer") ? items[0]?.observer?.name ?? "one observer" : params.get("service") ? items[0]?.service?.name ?? "one service" : null;
+async function load({ params }) {
+  const [about, services] = await Promise.all([observerOf(params.get("observer")), readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] })]);
+  const page = { ...NONE, about, services: services.items, handovers: null };
+  if (about.id === null) return page;
+  const filter = { type: params.get("type"), observer: about.id, service: params.get("service") }, span = spanOf(params);
+  const start = params.get("cursor") || !span.until ? params.get("cursor") : await startOf(filter, span.until);
+  if (start === null && span.until && !params.get("cursor")) return { ...page, isTooFar: true };
+  const found = keptIn(await get("/v1/events", { ...filter, cursor: start, limit: PAGE }), span);
+  return { ...page, ...found, handovers: await endings(found.items) };
+}
+
+const field = (label, control) => h("label", { class: "field" }, h("span", {}, label), control);
+
+function choice(label, name, any, options, params, context) {
+  const now = params.get(name) ?? "", all = !now || options.some(([value]) => value === now) ? options : [...options, [now, name === "type" ? now.split(",").map(eventWord).join(", ") : now]];
+  return field(label, h("select", { name, onchange: (event) => context.set({ [name]: event.target.value, cursor: "" }) },
+    h("option", { value: "", selected: !now }, any), all.map(([value, text]) => h("option", { value, selected: value === now }, text))));
+}
+
+/** Each incarnation of a service has events of its own: those that ended say when they started. */
+const serviceName = (it) => (it.is_deleted ? `${it.name}, ${it.state}, started ${exact(it.created_at)}` : it.name);
+
+function observerField({ about, items }, params, context) {
+  const later = (event) => {
+    clearTimeout(typing);
+    const value = event.target.value.trim();
+    typing = setTimeout(() => context.set({ observer: value, cursor: "" }), TYPING_MS);
+  };
+  const given = params.get("observer") ?? "", known = items.find((it) => it.observer?.id === given)?.observer;
+  return field("Observer", h("input", { type: "search", name: "observer", id: "search", list: "event-observers", placeholder: "name   /", value: known?.name ?? given, autocomplete: "off", spellcheck: "false", oninput: later }));
+}
+
+function spanChoice(params, context) {
+  const isRange = Boolean(params.get("since") || params.get("until")), now = isRange ? "range" : params.get("span") ?? "";
+  const choose = async (event) => {
+    const value = event.target.value;
+    if (value !== "range") return context.set({ span: value, since: "", until: "", cursor: "" });
+    const list = event.target, span = await askRange();
+    // The list has the focus again, so a redraw does not choose for it.
+    list.value = span ? value : now;
+    if (span) context.set({ ...span, span: "", cursor: "" });
+    return undefined;
+  };
+  const said = (at) => (Date.now() - Date.parse(at) < DAY_MS ? shortClock(at) : exact(at));
+  const range = isRange ? `${params.get("since") ? said(params.get("since")) : "the first"} to ${params.get("until") ? said(params.get("until")) : "now"}` : "from … to …";
+  return field("Time", h("select", { name: "span", onchange: choose }, h("option", { value: "", selected: !now }, "any"),
+    Object.entries(SPANS).map(([value, [text]]) => h("option", { value, selected: value === now }, `last ${text}`)), h("option", { value: "range", selected: isRange }, range)));
+}
+
+function filters(data, params, context) {
+  const services = data.services.toSorted((a, b) => Number(a.is_deleted) - Number(b.is_deleted) || a.name.localeCompare(b.name, "en", { numeric: true }));
+  return h("form", { class: "row fields", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
+    choice("Type", "type", "everything", EVENT_TYPES.map((it) => [it, eventWord(it)]), params, context),
+    observerField(data, params, context), h("datalist", { id: "event-observers", key: "like" }, data.about.like.map((it) => h("option", { value: it.namespace === "default" ? it.name : `${it.namespace}/${it.name}` }))),
+    may("services:read") ? choice("Service", "service", "any", services.map((it) => [it.id, serviceName(it)]), params, context) : null,
+    spanChoice(params, context));
+}
+
+function nothing({ about, isTooFar }, isFiltered, clear) {
+  const button = h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter");
+  if (about.id === null) return empty("No such observer", about.like.length ? ["Names that contain it: ", about.like.slice(0, 5).map((it, at) => [at ? ", " : "", h("a", { href: `#/events?observer=${it.id}` }, it.name)])] : "No observer has this name, or a name that contains it.", button);
+  if (isTooFar) return empty("Too many events since then", "The page reads back through 20,000 events. Choose a later time, or an observer, a service or a type.", button);
+  return isFiltered ? empty("No events", "No event matches the filter.", button) : empty("No events", "Events of observers and services appear here.");
+}
+
+function draw(data, route, context) {
+  const { items, next_cursor: next, total } = data, { params } = route;
+  const isFiltered = FILTERS.some((it) => params.get(it)), clear = () => context.set(Object.fromEntries([...FILTERS, "cursor"].map((it) => [it, ""])));
   return [
-    h("header", { class: "head" }, h("h1", {}, "Events"), h("p", { class: "total" }, number(total)),
-      about ? h("p", { class: "row" }, `of ${about}`, h("button", { type: "button", class: "quiet", onclick: () => context.set({ observer: "", service: "", cursor: "" }) }, "Show all")) : null),
-    h("div", { class: "row fields" }, h("label", { class: "field" }, h("span", {}, "Type"),
-      h("select", { name: "type", onchange: (event) => context.set({ type: event.target.value, cursor: "" }) },
-        h("option", { value: "", selected: !now }, "everything"), EVENT_TYPES.map((it) => h("option", { value: it, selected: it === now }, eventWord(it)))))),
-    items.length === 0 ? empty("No events", now ? "No event matches the filter." : "Events of observers and services appear here.") : table("Events", [
+    h("header", { class: "head" }, h("h1", {}, "Events"), h("p", { class: "total", role: "status" }, total === null ? "" : `${number(total)}${isFiltered ? " match" : ""}`),
+      isFiltered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null),
+    filters(data, params, context),
+    items.length === 0 ? nothing(data, isFiltered, clear) : table("Events", [
       { title: "When", class: "when", cell: (it) => time(it.at) },
       { title: "Event", cell: (it) => what(it.type) },
       { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
       { title: "Service", cell: (it) => it.service?.name ?? "" },
-      { title: "Gap", class: "n", cell: (it) => { const gap = it.burst?.gap_ms_median ?? it.gap_ms; return gap === null ? "" : duration(gap); } },
+      { title: "Gap", class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it, data.handovers))) },
       { title: "Cause", class: "text", cell: (it) => dated(it.text) },
       { title: "By", cell: (it) => asker(it.by) },
     ], items),

@@ -1,5 +1,6 @@
-// The marks of the timeline: a shape and a word for each type of event.
+// The marks of the timeline: a shape for each type of event.
 import { s } from "./dom.js";
+import { eventWord } from "./show.js";
 
 const SHAPES = {
   cross: "M1 1L9 9M9 1L1 9", down: "M1 2H9L5 8.5Z", up: "M5 9V1.5M1.5 5L5 1.5L8.5 5", pause: "M3 1V9M7 1V9", diamond: "M5 0.5L9.5 5L5 9.5L0.5 5Z",
@@ -8,21 +9,22 @@ const SHAPES = {
 
 /** `rank`: of several marks at one place, the timeline draws the one with the lowest rank. */
 const MARKS = {
-  service_lost: { shape: "cross", tone: "bad", word: "lost", rank: 0 },
-  service_suspect: { shape: "question", tone: "warn", word: "silent", rank: 1 },
-  service_draining: { shape: "down", tone: "move", word: "drain begun", rank: 2 },
-  service_drained: { shape: "down", tone: "plain", word: "drained", rank: 3 },
-  service_gone: { shape: "ring", tone: "plain", word: "stopped", rank: 4 },
-  service_registered: { shape: "up", tone: "good", word: "started", rank: 5 },
-  service_cordoned: { shape: "pause", tone: "plain", word: "cordoned", rank: 6 },
-  service_uncordoned: { shape: "up", tone: "plain", word: "uncordoned", rank: 7 },
-  service_resized: { shape: "diamond", tone: "plain", word: "resized", rank: 8 },
-  rebalanced: { shape: "swap", tone: "move", word: "rebalanced", rank: 9 },
-  safe_mode: { shape: "diamond", tone: "warn", word: "safe mode", rank: 10 },
+  service_lost: { shape: "cross", tone: "bad", rank: 0 },
+  service_suspect: { shape: "question", tone: "warn", rank: 1 },
+  service_draining: { shape: "down", tone: "move", rank: 2 },
+  service_drained: { shape: "down", tone: "plain", rank: 3 },
+  service_gone: { shape: "ring", tone: "plain", rank: 4 },
+  service_registered: { shape: "up", tone: "good", rank: 5 },
+  service_cordoned: { shape: "pause", tone: "plain", rank: 6 },
+  service_uncordoned: { shape: "up", tone: "plain", rank: 7 },
+  service_resized: { shape: "diamond", tone: "plain", rank: 8 },
+  rebalanced: { shape: "swap", tone: "move", rank: 9 },
+  safe_mode: { shape: "diamond", tone: "warn", rank: 10 },
 };
 const OTHER = { shape: "diamond", tone: "plain", rank: 20 };
 
-export const markOf = (type) => MARKS[type] ?? { ...OTHER, word: type.replaceAll("_", " ") };
+/** With the word of the page of events. */
+export const markOf = (type) => ({ ...(MARKS[type] ?? OTHER), word: eventWord(type) });
 export const glyph = (type, x = 5, y = 5) => {
   const { shape, tone } = markOf(type);
   return s("path", { class: "glyph", "data-tone": tone, d: SHAPES[shape], transform: `translate(${(x - 5).toFixed(1)} ${(y - 5).toFixed(1)})` });

@@ -1,12 +1,15 @@
 // An incident as text: a one-line summary to paste into a chat, and the address of its page.
 import { stamp } from "./clock.js";
-import { counted, duration, number } from "./show.js";
+import { gapText, hasBounds } from "./gap.js";
+import { counted, duration, eventWord, number } from "./show.js";
 
-const CAUSE = { lost: "lost", stopped: "stopped", handed_over: "handed over", unknown: "silent" };
+/** The event that a cause stands for; a title names the service, so it omits this word. */
+const EVENTS = { lost: "service_lost", stopped: "service_gone", handed_over: "handed_over", unknown: "service_suspect" };
+const causeWord = (cause) => eventWord(EVENTS[cause] ?? cause).replace(/^service /, "");
 const NAMED = 3;
 
 export const incidentHref = (it) => `#/incidents/${encodeURIComponent(it.from)}/${encodeURIComponent(it.since)}`;
-export const incidentTitle = (it) => `${it.from} ${CAUSE[it.cause] ?? it.cause} · ${counted(it.moved, "observer")} moved${it.waiting ? `, ${number(it.waiting)} run nowhere yet` : ""}`;
+export const incidentTitle = (it) => `${it.from} ${causeWord(it.cause)} · ${counted(it.moved, "observer")} moved${it.waiting ? `, ${number(it.waiting)} run nowhere yet` : ""}`;
 
 /** When its last observer started; now, if the incident is open. */
 export const untilOf = (it) => (it.until ? Date.parse(it.until) : Date.now());
@@ -17,6 +20,7 @@ export function targets({ to, to_others: others = 0 }, withCounts = false) {
   return [...named, ...(all.length > NAMED ? [`${number(all.length - NAMED)} more`] : []), ...(others ? ["others"] : [])].join(", ") || "no service yet";
 }
 
-export const gaps = (it) => `gap median ${duration(it.gap_ms_median)} · p99 ${duration(it.gap_ms_p99)} · longest ${duration(it.gap_ms_max)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
+const gapOf = (it, ms) => gapText(ms, hasBounds(it));
+export const gaps = (it) => `gap median ${gapOf(it, it.gap_ms_median)} · p99 ${gapOf(it, it.gap_ms_p99)} · longest ${gapOf(it, it.gap_ms_max)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
 
 export const incidentLine = (it) => `${incidentTitle(it)} · ${gaps(it)} · to ${targets(it, true)} · ${stamp(it.since)}`;

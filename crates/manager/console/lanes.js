@@ -1,6 +1,7 @@
 // The failover timeline: a lane for each service with the observers that it held, gaps, overlaps, events and moves.
 import { clock, exact, shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
+import { AT_MOST, hasBounds } from "./gap.js";
 import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { byOf, fullOf, groupNames, groupedRows, groupings, toggled } from "./lanes-groups.js";
@@ -109,7 +110,7 @@ function arcs(it, rows, { x, right }) {
   });
 }
 
-const incidentCard = (it) => [h("strong", {}, incidentTitle(it)), h("span", {}, gaps(it)), h("span", {}, `to ${targets(it, true)}`), h("span", {}, exact(it.since))];
+const incidentCard = (it) => [h("strong", {}, incidentTitle(it)), h("span", {}, gaps(it)), hasBounds(it) ? h("span", { class: "fine" }, `≤ ${AT_MOST}`) : null, h("span", {}, `to ${targets(it, true)}`), h("span", {}, exact(it.since))].filter(Boolean);
 
 function show(next) {
   card = next;
@@ -151,7 +152,7 @@ function look(event, picture, shown, at, width) {
     segment?.gap ? h("span", { class: "bad" }, `gap: ${least}${counted(segment.gap, "observer")} ran nowhere`) : null,
     segment?.overlap ? h("span", { class: "warn" }, `overlap: ${least}${counted(segment.overlap, "observer")} ran twice`) : null,
     ...marks.map((it) => h("span", {}, `${markOf(it.type).word} ${clock(it.at)}${it.text ? `: ${it.text}` : ""}`)),
-    ...(found ? incidentCard(found).slice(0, 3) : [])].filter(Boolean) });
+    ...(found ? incidentCard(found).slice(0, -1) : [])].filter(Boolean) });
 }
 
 const pattern = (id, size, color, opacity) => s("pattern", { id, width: size, height: size, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("line", { x1: 0, y1: 0, x2: 0, y2: size, stroke: `var(${color})`, "stroke-width": size / 2.4, opacity }));

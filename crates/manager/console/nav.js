@@ -29,7 +29,19 @@ export const PAGES = [
 
 const FAST_MS = 2000;
 const SLOW_MS = 30000;
-let counts = {}, bad = {}, fastAt = -Infinity, slowAt = -Infinity;
+let counts = {}, bad = {}, fastAt = -Infinity, slowAt = -Infinity, opened;
+
+/** Counts the findings of the doctor: all of them, as its page does. */
+function countFindings(found) {
+  counts = { ...counts, doctor: found.length || null };
+  bad = { ...bad, doctor: found.some((it) => it.severity === "critical") };
+}
+
+/** The page of the doctor has read its findings: the navigation shows the same number. */
+export function tellFindings(found) {
+  countFindings(found);
+  drawNav(opened);
+}
 
 async function fast() {
   const [stats, parked, safe, pools] = await Promise.all([
@@ -47,13 +59,13 @@ async function slow() {
   const [kinds, doctor, timeline] = await Promise.all([
     readable("kinds:read", () => get("/v1/kinds"), null), readable("status:read", () => get("/v1/doctor"), null),
     readable("events:read", () => get("/v1/timeline", { since: "24h", columns: 1 }), null)]);
-  const found = doctor?.items ?? [];
-  counts = { ...counts, kinds: kinds?.total, doctor: found.filter((it) => it.severity !== "info").length || null, incidents: timeline?.incidents.length || null };
-  bad = { ...bad, doctor: found.some((it) => it.severity === "critical") };
+  counts = { ...counts, kinds: kinds?.total, incidents: timeline?.incidents.length || null };
+  countFindings(doctor?.items ?? []);
 }
 
 /** Marks the page that is open. */
 export function drawNav(open) {
+  opened = open;
   const groups = [...new Set(PAGES.map((it) => it.group))];
   const link = (it) => h("a", { key: it.path || "overview", href: `#/${it.path}`, "aria-current": it.path === open ? "page" : undefined },
     h("span", {}, it.title), counts[it.path] === undefined || counts[it.path] === null ? null : h("b", { class: bad[it.path] ? "bad" : undefined }, typeof counts[it.path] === "number" ? number(counts[it.path]) : counts[it.path]));

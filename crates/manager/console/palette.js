@@ -1,4 +1,4 @@
-// The command palette: finds pages, observers, services and actions by a part of their names.
+// The command palette: finds pages, saved views, observers, services and shortcuts by a part of their names.
 import { get } from "./api.js";
 import { h, patch } from "./dom.js";
 import { help } from "./keys.js";
@@ -10,7 +10,7 @@ import { standing, word } from "./show.js";
 const TYPING_MS = 120;
 const FOUND = 8;
 
-const ACTIONS = [
+const SHORTCUTS = [
   { title: "New observer", hint: "c", needs: "observers:create", run: (it) => it.go("#/create") },
   { title: "Observers that restart after errors", needs: "observers:read", run: (it) => it.go("#/observers?health=restarting") },
   { title: "Observers that failed", needs: "observers:read", run: (it) => it.go("#/observers?status=Failed") },
@@ -24,7 +24,7 @@ const matches = (text, typed) => typed.toLowerCase().split(/\s+/).every((part) =
 
 const pages = (typed) => PAGES.filter((it) => may(it.needs) && matches(`${it.title} ${it.group}`, typed))
   .map((it) => ({ sort: "Pages", title: it.title, hint: `g ${it.key}`, run: (commands) => commands.go(`#/${it.path}`) }));
-const actions = (typed) => ACTIONS.filter((it) => may(it.needs) && matches(it.title, typed)).map((it) => ({ sort: "Actions", ...it }));
+const shortcuts = (typed) => SHORTCUTS.filter((it) => may(it.needs) && matches(it.title, typed)).map((it) => ({ sort: "Shortcuts", ...it }));
 const views = (typed) => (may("observers:read") ? savedViews() : []).filter((it) => matches(`${it.name} saved view`, typed))
   .map((it) => ({ sort: "Views", title: it.name, hint: "saved view", run: (commands) => commands.go(hrefOf(it)) }));
 
@@ -43,7 +43,7 @@ async function things(typed) {
 export function openPalette(commands) {
   const dialog = document.getElementById("palette");
   let found = [], at = 0, turn = 0, timer = null;
-  const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find an observer, service, page, action…", autocomplete: "off", spellcheck: "false" });
+  const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find a page, view, observer or service…", autocomplete: "off", spellcheck: "false" });
   const list = h("ul", { id: "found", role: "listbox", "aria-label": "Found" });
   const choose = (it) => { dialog.close(); it.run(commands); };
   const draw = () => {
@@ -60,7 +60,7 @@ export function openPalette(commands) {
   };
   const search = async () => {
     const mine = ++turn, typed = field.value.trim();
-    found = [...pages(typed), ...views(typed), ...actions(typed)];
+    found = [...pages(typed), ...views(typed), ...shortcuts(typed)];
     at = 0;
     draw();
     const more = await things(typed).catch(() => []);

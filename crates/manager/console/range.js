@@ -10,18 +10,18 @@ const written = (at) => {
 };
 const read = (text) => new Date(isUtc() ? `${text}Z` : text);
 
-function wrong(since, until) {
+function wrong(since, until, first) {
   if (!(since < until)) return "The start must be before the end.";
-  return since < earliest() ? "The timeline holds the last 24 hours." : null;
+  return since < first ? "The timeline holds the last 24 hours." : null;
 }
 
-/** Returns `{ since, until }`, or nothing if the user cancels. */
-async function askRange() {
-  const now = Date.now(), limits = { type: "datetime-local", min: written(earliest()), max: written(now) };
-  const typed = await askForm({ title: "Span of time", lines: [`Within the last 24 hours, in ${zoneName()}.`], action: "Show", check: ({ since, until }) => wrong(read(since), read(until)),
+/** Returns `{ since, until }`, or nothing if the user cancels. `first`: the earliest time that it may name. */
+export async function askRange(first) {
+  const now = Date.now(), limits = { type: "datetime-local", min: first && written(first), max: written(now) };
+  const typed = await askForm({ title: "Span of time", lines: [first ? `Within the last 24 hours, in ${zoneName()}.` : `In ${zoneName()}.`], action: "Show", check: ({ since, until }) => wrong(read(since), read(until), first ?? 0),
     fields: [{ name: "since", label: "From", value: written(now - 3600000), ...limits }, { name: "until", label: "To", value: written(now), ...limits }] });
   return typed && { since: read(typed.since).toISOString(), until: read(typed.until).toISOString() };
 }
 
 /** The arguments for the buttons of a timeline. */
-export const spans = (params, context) => ({ params, ask: () => askRange().then((span) => span && context.set({ ...span, span: "" })) });
+export const spans = (params, context) => ({ params, ask: () => askRange(earliest()).then((span) => span && context.set({ ...span, span: "" })) });

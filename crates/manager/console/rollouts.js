@@ -3,6 +3,7 @@ import { call, get } from "./api.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
+import { startRollout } from "./start.js";
 import { bar, counted, empty, fact, number, observerLink, pager, state, table, time } from "./show.js";
 
 const LISTED = 50, PAGE = 100;
@@ -37,8 +38,8 @@ function buttons(it, context) {
 }
 
 const drawAll = ({ items, total }) => [
-  h("header", { class: "head" }, h("h1", {}, "Rollouts"), h("p", { class: "total" }, number(total))),
-  items.length === 0 ? empty("No rollouts", ["A rollout changes many observers a few at a time. Start one with: ", h("code", {}, "everwatch rollout start")]) : table("Rollouts", [
+  h("header", { class: "head" }, h("h1", {}, "Rollouts"), h("p", { class: "total" }, number(total)), may("rollouts:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: startRollout }, "Start rollout")) : null),
+  items.length === 0 ? empty("No rollouts", ["A rollout changes many observers a few at a time. Start one here, or on a terminal with: ", h("code", {}, "everwatch rollout start")]) : table("Rollouts", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },
     { title: "Progress", class: "progress", cell: progress },

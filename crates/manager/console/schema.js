@@ -75,19 +75,23 @@ const text = (typed, fail) => {
 };
 const lines = (text) => text.split("\n").map((it) => it.trim()).filter(Boolean);
 
-/** The spec that was typed; throws `{ name, message }` for what cannot be read. */
-export function collect(all, held) {
+/** The spec that was typed; throws `{ name, message }` for what cannot be read. With `wrong`, it puts each complaint there instead. */
+export function collect(all, held, wrong = null) {
   const spec = {};
   for (const field of all) {
     const value = held[field.name];
-    const fail = (message) => { throw { name: field.name, message }; };
+    const fail = (message) => {
+      if (wrong === null) throw { name: field.name, message };
+      wrong[field.name] = message;
+      return null;
+    };
     if (field.shape === "boolean") { if (value !== undefined) spec[field.name] = value; continue; }
     if (value === undefined || value.trim() === "") { if (field.shape === "choice" && field.required) spec[field.name] = field.choices[0]; continue; }
     if (field.shape === "number") spec[field.name] = Number(value);
     else if (field.shape === "list") spec[field.name] = lines(value).map((it) => text(it, fail));
     else if (field.shape === "map") {
       const pairs = lines(value).map((line) => line.includes("=") ? [line.slice(0, line.indexOf("=")).trim(), text(line.slice(line.indexOf("=") + 1).trim(), fail)] : fail(`“${line}” has no =`));
-      spec[field.name] = Object.fromEntries(pairs);
+      spec[field.name] = Object.fromEntries(pairs.filter(Boolean));
     } else if (field.shape === "json") { try { spec[field.name] = JSON.parse(value); } catch (error) { fail(error.message); } } else spec[field.name] = text(value, fail);
   }
   return spec;

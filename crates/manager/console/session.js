@@ -21,3 +21,6 @@ export async function readable(verb, work, otherwise) {
     throw error;
   }
 }
+
+/** The namespace to which the token of the session is limited; nothing if it is not limited. */
+export const ownNamespace = () => who?.namespace ?? null;

@@ -14,10 +14,10 @@ const FLIGHT_MS = 700;
 const FADE_MS = 60000;
 
 async function load({ params }) {
-  const [page, services] = await Promise.all([
-    get("/v1/observers", { q: params.get("q"), status: "Created,Processing,OnDeleting", limit: CELLS }), get("/v1/services", { limit: 1000 })]);
+  const [page, services, every] = await Promise.all([
+    get("/v1/observers", { q: params.get("q"), status: "Created,Processing,OnDeleting", limit: CELLS }), get("/v1/services", { limit: 1000 }), get("/v1/observers", { q: params.get("q"), limit: 1 })]);
   const lately = Date.now() - FADE_MS;
-  return { items: page.items, total: page.total, services: services.items.filter((it) => !it.is_deleted || Date.parse(it.modified_at) > lately) };
+  return { items: page.items, total: page.total, every: Math.max(every.total, page.total), services: services.items.filter((it) => !it.is_deleted || Date.parse(it.modified_at) > lately) };
 }
 
 const said = (it) => `${it.name} · ${word(standing(it))}${it.reason ? ` · ${it.reason}` : ""}`;
@@ -39,7 +39,14 @@ function box(service, items, { all, withSlots, areLinks }) {
     cells(service.name, items, areLinks, withSlots && service.state === "active" ? Math.max(service.capacity - items.length, 0) : 0));
 }
 
-function draw({ items, total, services }) {
+/** How many observers the page draws, of how many: those that are not meant to run now, such as paused ones, have no cell. */
+function countText({ items, total, every }) {
+  const of = items.length === every ? counted(every, "observer") : `${number(items.length)} of ${counted(every, "observer")} drawn`;
+  const rest = every > total ? ` · ${number(every - total)} scheduled, paused, failed or completed` : "";
+  return `${of}${rest}${total > items.length ? " · the bars count all" : ""}`;
+}
+
+function draw({ items, total, every, services }) {
   const of = Map.groupBy(items, (it) => it.service?.id ?? "");
   const known = new Set(services.map((it) => it.id));
   const adrift = items.filter((it) => !known.has(it.service?.id));
@@ -50,8 +57,8 @@ function draw({ items, total, services }) {
   const areLinks = items.length <= LINKS;
   const size = drawn <= 240 ? "few" : drawn <= 600 ? "some" : "many";
   return [
-    h("header", { class: "head" }, h("h1", {}, "Topology"), h("p", { class: "total" }, total > items.length ? `${number(items.length)} of ${number(total)} observers drawn; the bars count all` : counted(total, "observer")),
-      h("ul", { class: "key" }, HEALTHS.map((it) => h("li", {}, h("span", { class: "cell", "data-status": it }), it)))),
+    h("header", { class: "head" }, h("h1", {}, "Topology"), h("p", { class: "total" }, countText({ items, total, every })),
+      h("ul", { class: "key" }, HEALTHS.map((it) => h("li", {}, h("span", { class: "cell", "data-status": it }), word(it))))),
     services.length === 0 && total === 0 ? empty("Nothing to draw", "No service runs and no observer exists.") : null,
     h("ul", { class: "boxes", "data-size": size },
       adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift, areLinks)) : null,

@@ -43,11 +43,13 @@ const FILES: &[File] = files! {
     "/console/fonts/licences.txt": "fonts/licences.txt", TEXT;
     "/console/api.js": "api.js", SCRIPT;
     "/console/app.js": "app.js", SCRIPT;
+    "/console/ask-sent.js": "ask-sent.js", SCRIPT;
     "/console/ask.js": "ask.js", SCRIPT;
     "/console/audit.js": "audit.js", SCRIPT;
     "/console/batches.js": "batches.js", SCRIPT;
     "/console/clock.js": "clock.js", SCRIPT;
     "/console/copy.js": "copy.js", SCRIPT;
+    "/console/create-check.js": "create-check.js", SCRIPT;
     "/console/create-form.js": "create-form.js", SCRIPT;
     "/console/create-text.js": "create-text.js", SCRIPT;
     "/console/create.js": "create.js", SCRIPT;
@@ -57,7 +59,9 @@ const FILES: &[File] = files! {
     "/console/dom.js": "dom.js", SCRIPT;
     "/console/edit.js": "edit.js", SCRIPT;
     "/console/editor.js": "editor.js", SCRIPT;
+    "/console/events-filter.js": "events-filter.js", SCRIPT;
     "/console/events.js": "events.js", SCRIPT;
+    "/console/gap.js": "gap.js", SCRIPT;
     "/console/glyphs.js": "glyphs.js", SCRIPT;
     "/console/history.js": "history.js", SCRIPT;
     "/console/incident-text.js": "incident-text.js", SCRIPT;
@@ -94,6 +98,7 @@ const FILES: &[File] = files! {
     "/console/services.js": "services.js", SCRIPT;
     "/console/session.js": "session.js", SCRIPT;
     "/console/show.js": "show.js", SCRIPT;
+    "/console/start.js": "start.js", SCRIPT;
     "/console/times.js": "times.js", SCRIPT;
     "/console/tokens.js": "tokens.js", SCRIPT;
     "/console/topology.js": "topology.js", SCRIPT;

@@ -1,0 +1,151 @@
+//! A user starts things: an observer with its policies, a rollout, a batch; then finds their events.
+
+use crate::browser::Browser;
+use everwatch_api::{Batch, Rollout};
+use everwatch_tests::cluster::Cluster;
+use serde_json::{Value, json};
+
+/// Chooses an option of a list.
+async fn choose(page: &Browser, css: &str, value: &str) {
+    page.until(css, &format!("document.querySelector({})", json!(css))).await;
+    let script = format!(
+        "const it = document.querySelector({}); it.value = {}; it.dispatchEvent(new Event('change', {{ bubbles: true }}));",
+        json!(css),
+        json!(value)
+    );
+    page.run(&script).await;
+}
+
+#[tokio::test]
+async fn the_form_tells_all_complaints_at_once_and_takes_policies_and_a_namespace() {
+    let mut cluster = Cluster::new("policies");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    let page = Browser::open(&format!("{}/#/create", api.url)).await;
+    page.until("the form", "document.querySelector('#new-grace')").await;
+    // There is one namespace, so there is nothing to choose.
+    page.until("no choice", "!document.querySelector('#new-namespace')").await;
+    let _created: Value = api.done("PUT", "/v1/namespaces/team-a", Some(json!({})), 201).await;
+    choose(&page, "#new-namespace", "team-a").await;
+    choose(&page, "#new-retry", "exponential").await;
+    page.until("its fields", "document.querySelector('#new-first')").await;
+    page.fill("#new-name", "a b").await;
+    page.fill("#spec-every", "soon").await;
+    page.fill("#new-labels", "team").await;
+    page.fill("#new-first", "later").await;
+    page.fill("#new-attempts", "0").await;
+    page.fill("#new-grace", "long").await;
+    page.press("Create").await;
+    for (field, text) in [
+        ("#new-name-hint", "is not a name"),
+        ("#spec-every-hint", "is not a duration"),
+        ("#new-labels-hint", "is not key=value"),
+        ("#new-first-hint", "is not a duration"),
+        ("#new-attempts-hint", "is not a whole number"),
+        ("#new-grace-hint", "is not a duration"),
+    ] {
+        page.until_text(field, text).await;
+    }
+    page.until("six complaints", "document.querySelectorAll('main .hint.bad').length === 6").await;
+    page.fill("#new-name", "patient").await;
+    page.fill("#spec-every", "1s").await;
+    page.fill("#new-labels", "team=a").await;
+    page.fill("#new-first", "2s").await;
+    page.fill("#new-attempts", "3").await;
+    page.fill("#new-grace", "5s").await;
+    page.press("Create").await;
+    page.until_text("h1", "patient").await;
+    page.until_text(".facts", "2s doubling to 1m, 3 attempts").await;
+    page.until_text(".facts", "5s").await;
+    let made = api.until_observer("patient?namespace=team-a", |it| it.namespace == "team-a").await;
+    assert_eq!(made.labels.len(), 1);
+}
+
+#[tokio::test]
+async fn a_rollout_and_a_batch_are_started_and_complaints_stand_at_their_fields() {
+    let mut cluster = Cluster::new("starting");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    for name in ["one", "two", "three"] {
+        api.create(json!({"name": name, "kind": "ticker", "labels": {"team": "a"}})).await;
+    }
+    let page = Browser::open(&format!("{}/#/rollouts", api.url)).await;
+    page.press("Start rollout").await;
+    page.until_text("#dialog [role=status]", "Choose observers").await;
+    page.fill("#asked-timeout", "soon").await;
+    page.confirm().await;
+    page.until_text("#asked-labels-hint", "choose observers").await;
+    page.until_text("#asked-patch-hint", "write what changes").await;
+    page.until_text("#asked-timeout-hint", "is not a duration").await;
+    page.fill("#asked-timeout", "1h").await;
+    page.fill("#asked-labels", "team=a").await;
+    page.until_text("#dialog [role=status]", "3 observers match: one, three, two").await;
+    page.fill("#asked-name", "slower").await;
+    page.fill("#asked-patch", "grace: never").await;
+    page.confirm().await;
+    // The manager says so; the dialog stays.
+    page.until_text("#asked-patch-hint", "is not a duration").await;
+    page.fill("#asked-patch", "grace: 7s").await;
+    page.fill("#asked-max_parallel", "2").await;
+    page.screenshot("start-rollout").await;
+    page.confirm().await;
+    page.until_text("h1", "slower").await;
+    let made: Rollout = api.read("/v1/rollouts/slower").await;
+    assert_eq!((made.members, made.max_parallel, made.patch), (3, 2, json!({"grace": "7s"})));
+
+    page.view("#/batches").await;
+    page.press("Create batch").await;
+    page.until("the fields", "document.querySelector('#asked-observers')").await;
+    page.fill("#asked-name", "jobs").await;
+    page.fill("#asked-defaults", "kind: exec\\nspec:\\n  argv: [/bin/true]").await;
+    page.fill("#asked-observers", "- name: first\\n- grace: never").await;
+    page.confirm().await;
+    page.until_text("#asked-observers-hint", "/1/grace").await;
+    page.fill("#asked-observers", "- name: first\\n- {}").await;
+    page.until_text("#dialog [role=status]", "2 observers").await;
+    page.confirm().await;
+    page.until_text("h1", "jobs").await;
+    page.until_text(".head .status", "Completed").await;
+    let made: Batch = api.read("/v1/batches/jobs").await;
+    assert_eq!((made.members, made.settled), (2, 2));
+}
+
+#[tokio::test]
+async fn events_are_filtered_by_observer_service_and_time_and_the_address_keeps_it() {
+    let mut cluster = Cluster::new("found-events");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let id = cluster.api.service("a").await.id;
+    for name in ["price-1", "price-2"] {
+        cluster.api.create(json!({"name": name, "kind": "ticker"})).await;
+        cluster.api.until_status(name, "Processing").await;
+    }
+    let page = Browser::open(&format!("{}/#/events", cluster.api.url)).await;
+    page.until_text("tbody", "price-2").await;
+    page.fill("#search", "price").await;
+    page.until_text(".empty", "price-1, price-2").await;
+    page.fill("#search", "price-1").await;
+    page.until("the observer in the address", "location.hash.includes('observer=price-1')").await;
+    let only = |name: &str| {
+        format!(
+            "document.querySelectorAll('tbody tr').length && [...document.querySelectorAll('tbody tr')].every((it) => it.innerText.includes('{name}'))"
+        )
+    };
+    page.until("its events", &only("price-1")).await;
+    page.press("Clear the filter").await;
+    page.until_text("tbody", "price-2").await;
+    choose(&page, "select[name=service]", &id.to_string()).await;
+    choose(&page, "select[name=type]", "started").await;
+    page.until("starts on the service", &only("started")).await;
+    page.until_text("tbody", "price-1").await;
+    choose(&page, "select[name=span]", "15m").await;
+    page.until("the span in the address", "location.hash.includes('span=15m')").await;
+    page.until("the starts again", &only("started")).await;
+    // A bookmark of a time before the deployment.
+    page.view("#/events?since=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z").await;
+    page.until_text(".empty", "No event matches the filter").await;
+    page.view("#/events?since=2020-01-01T00:00:00Z").await;
+    page.until_text("tbody", "price-2").await;
+}
