@@ -30,6 +30,10 @@ pub struct Event {
     pub from: Option<NamedThing>,
     /// If the observer moved: the time without a run, in ms.
     pub gap_ms: Option<u64>,
+    /// Whether the time without a run is an upper bound: it is counted from the last sign of life of the previous
+    /// service, because the previous run did not report its end.
+    #[serde(default)]
+    pub gap_is_bound: bool,
     /// If the observer moved: the time with two runs, in ms.
     pub overlap_ms: Option<u64>,
     /// The user whose request caused it; null if a manager or a service acted on its own.
@@ -57,6 +61,9 @@ pub struct EventBurst {
     pub gap_ms_p99: Option<u64>,
     /// If observers moved: the longest time without a run, in ms.
     pub gap_ms_max: Option<u64>,
+    /// Whether at least one of these times without a run is an upper bound.
+    #[serde(default)]
+    pub gap_is_bound: bool,
     /// If observers moved: the longest time with two runs, in ms.
     pub overlap_ms_max: Option<u64>,
 }
@@ -111,6 +118,10 @@ pub struct Run {
     pub attempts: u32,
     /// Time without a run before it, in ms.
     pub gap_ms: Option<u64>,
+    /// Whether the time without a run is an upper bound: it is counted from the last sign of life of the previous
+    /// service, because the previous run did not report its end.
+    #[serde(default)]
+    pub gap_is_bound: bool,
 }
 
 impl Run {

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { exact, shortClock } from "./clock.js";
 import { h } from "./dom.js";
 import { FILTERS, keptIn, spanOf, startOf } from "./events-filter.js";
-import { endings, gap, gapOf, isBound } from "./gap.js";
+import { gap, gapOf, isBound } from "./gap.js";
 import { SPANS } from "./lanes-scale.js";
 import { askRange } from "./range.js";
 import { may, readable } from "./session.js";
@@ -30,13 +30,13 @@ async function observerOf(key) {
 
 async function load({ params }) {
   const [about, services] = await Promise.all([observerOf(params.get("observer")), readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] })]);
-  const page = { ...NONE, about, services: services.items, handovers: null };
+  const page = { ...NONE, about, services: services.items };
   if (about.id === null) return page;
   const filter = { type: params.get("type"), observer: about.id, service: params.get("service") }, span = spanOf(params);
   const start = params.get("cursor") || !span.until ? params.get("cursor") : await startOf(filter, span.until);
   if (start === null && span.until && !params.get("cursor")) return { ...page, isTooFar: true };
   const found = keptIn(await get("/v1/events", { ...filter, cursor: start, limit: PAGE }), span);
-  return { ...page, ...found, handovers: await endings(found.items) };
+  return { ...page, ...found };
 }
 
 const field = (label, control) => h("label", { class: "field" }, h("span", {}, label), control);
@@ -105,7 +105,7 @@ function draw(data, route, context) {
       { title: "Event", cell: (it) => what(it.type) },
       { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
       { title: "Service", cell: (it) => it.service?.name ?? "" },
-      { title: "Gap", class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it, data.handovers))) },
+      { title: "Gap", class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it))) },
       { title: "Cause", class: "text", cell: (it) => dated(it.text) },
       { title: "By", cell: (it) => asker(it.by) },
     ], items),

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { exact } from "./clock.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
-import { AT_MOST, gap, hasBounds } from "./gap.js";
+import { AT_MOST, gap, hasBounds, isBound } from "./gap.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { causeGlyph, columns, lanesPanel } from "./lanes.js";
 import { earliest } from "./lanes-scale.js";
@@ -54,7 +54,7 @@ const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "
 const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "This page reads only the newest events, and the events of these moves are older.") : table("Observers that moved", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
   { title: "To", cell: (event) => event.service?.name ?? "" },
-  { title: "Gap", class: "n", cell: (event) => gap(event.gap_ms, hasBounds(it)) },
+  { title: "Gap", class: "n", cell: (event) => gap(event.gap_ms, isBound(event)) },
   { title: "Overlap", class: "n", cell: (event) => (event.overlap_ms ? duration(event.overlap_ms) : "0") },
 ], moves.toSorted((a, b) => b.gap_ms - a.gap_ms).slice(0, 50)));
 

@@ -5,7 +5,7 @@ import { asCommand, asCurl, ordered } from "./definition.js";
 import { ACTIONS, actOn } from "./observers.js";
 import { h } from "./dom.js";
 import { editPanel, isEditing, loadEdit } from "./edit.js";
-import { followsDeath, gap } from "./gap.js";
+import { gap, isBound } from "./gap.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
 import { may, readable } from "./session.js";
@@ -83,16 +83,13 @@ function definitionPanel({ it, versions }) {
   h("pre", { tabindex: "0", role: "region", "aria-label": "Definition" }, toYaml(ordered(newest))));
 }
 
-/** Whether the gap of a start is an upper bound: the run before it was lost with its service. */
-const afterDeath = (runs, event) => followsDeath(runs, runs.findIndex((run) => run.epoch === event.epoch));
-
-const eventsPanel = ({ it, runs, events }) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), table("Recent events", [
+const eventsPanel = ({ it, events }) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), table("Recent events", [
   { title: "When", class: "when", cell: (event) => time(event.at) },
   { title: "Event", cell: (event) => what(event.type) },
   { title: "Service", cell: (event) => event.service?.name ?? "" },
   { title: "Cause", class: "text", cell: (event) => dated(event.text) },
   { title: "By", cell: (event) => asker(event.by) },
-  { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : gap(event.gap_ms, afterDeath(runs, event)) },
+  { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : gap(event.gap_ms, isBound(event)) },
 ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All events")) : null);
 
 function tabs(data, now, context) {

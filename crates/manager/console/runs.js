@@ -1,7 +1,7 @@
 // The runs of an observer: a strip with a lane for each of its services, and a list.
 import { clock, exact } from "./clock.js";
 import { h, s } from "./dom.js";
-import { followsDeath, gap, gapText } from "./gap.js";
+import { gap, gapText, isBound } from "./gap.js";
 import { room } from "./lanes.js";
 import { SPANS, beforeEnd, scale, ticks } from "./lanes-scale.js";
 import { counted, duration, number, time } from "./show.js";
@@ -29,7 +29,7 @@ function strip(runs, it, span, width) {
     if (row < 0) return null;
     const x0 = at.x(start(run)), x1 = Math.max(at.x(end(run)), x0 + 2);
     const tone = run.ended === "lost" || run.ended === "failed" ? "fail" : runsNow(run, index, it) && it.health === "restarting" ? "restart" : "run";
-    const said = `${serviceOf(run)}, run ${run.generation}.${run.acquisitions}: ${clock(run.started_at)} to ${run.ended_at ? clock(run.ended_at) : "now"}, ${ending(run, index, it)}${run.gap_ms !== null ? `, after a gap of ${gapText(run.gap_ms, followsDeath(runs, runs.indexOf(run)))}` : ""}`;
+    const said = `${serviceOf(run)}, run ${run.generation}.${run.acquisitions}: ${clock(run.started_at)} to ${run.ended_at ? clock(run.ended_at) : "now"}, ${ending(run, index, it)}${run.gap_ms !== null ? `, after a gap of ${gapText(run.gap_ms, isBound(run))}` : ""}`;
     const text = ending(run, index, it);
     return s("g", { key: String(run.epoch) }, s("title", {}, said), s("rect", { class: `run ${tone}`, x: x0.toFixed(1), y: y(row), width: (x1 - x0).toFixed(1), height: ROW, rx: 3 }),
       tone === "fail" ? s("path", { class: "glyph", "data-tone": "bad", d: "M1 1L9 9M9 1L1 9", transform: `translate(${Math.min(x1 + 3, at.right - 10).toFixed(1)} ${y(row) + 5})` }) : null,
@@ -67,7 +67,7 @@ export function runList(runs, it) {
     return h("li", { key: String(run.epoch), "data-now": runsNow(run, at, it) ? "yes" : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
       h("p", {}, h("strong", {}, serviceOf(run)), " ", h("span", { class: "how" }, ending(run, at, it))),
       h("p", { class: "fine", title: exact(run.started_at) }, "started ", time(run.started_at), lasted ? `, ran for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} attempts` : "",
-        run.gap_ms !== null ? [", after a gap of ", gap(run.gap_ms, followsDeath(runs, at))] : "", ` · epoch ${run.generation}.${run.acquisitions}`));
+        run.gap_ms !== null ? [", after a gap of ", gap(run.gap_ms, isBound(run))] : "", ` · epoch ${run.generation}.${run.acquisitions}`));
   };
   const waits = { Created: it.waiting ? " for a slot" : " in the queue of its pool", Scheduled: " for its start" };
   return h("ol", { class: "timeline" },

@@ -118,6 +118,7 @@ fn events(before: &Row, after: &Row, service: ServiceId) -> Vec<Event> {
         text,
         from: None,
         gap_ms: Some(120),
+        gap_is_bound: false,
         overlap_ms: Some(0),
         by: None,
         burst: None,

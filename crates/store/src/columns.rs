@@ -430,6 +430,7 @@ pub(crate) fn event_page(rows: Vec<(i64, i64, bool, String)>, total: u64) -> Eve
             text: format!("this manager cannot read the event: {error}"),
             from: None,
             gap_ms: None,
+            gap_is_bound: false,
             overlap_ms: None,
             by: None,
             burst: None,

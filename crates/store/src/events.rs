@@ -47,6 +47,9 @@ pub struct Event {
     /// The timing of a move, in ms: only if an observer was started on its next service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,
+    /// Whether the gap is an upper bound, because the previous run did not report its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gap_is_bound: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_ms: Option<u64>,
     /// The user whose request caused it; none if a manager or a service acted on its own.

@@ -4,6 +4,7 @@
 
 use crate::clock::Timestamp;
 use crate::record::events::Move;
+use crate::wire::message::is_false;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,6 +48,9 @@ pub struct MoveTimes {
     pub gap_ms_median: u64,
     pub gap_ms_p99: u64,
     pub gap_ms_max: u64,
+    /// Whether at least one of the gaps is an upper bound.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub gap_is_bound: bool,
     pub overlap_ms_max: u64,
 }
 
@@ -73,6 +77,7 @@ struct Details {
     until: Timestamp,
     gaps_ms: Vec<u64>,
     gap_ms_max: u64,
+    gap_is_bound: bool,
     overlap_ms_max: u64,
 }
 
@@ -147,7 +152,8 @@ impl Window {
 
 impl Details {
     fn new(at: Timestamp) -> Self {
-        Self { count: 0, since: at, until: at, gaps_ms: Vec::new(), gap_ms_max: 0, overlap_ms_max: 0 }
+        let (gaps_ms, gap_ms_max, overlap_ms_max) = (Vec::new(), 0, 0);
+        Self { count: 0, since: at, until: at, gaps_ms, gap_ms_max, gap_is_bound: false, overlap_ms_max }
     }
 
     fn add(&mut self, at: Timestamp, went: Option<Move>) {
@@ -155,6 +161,7 @@ impl Details {
         self.count += 1;
         (self.since, self.until) = (self.since.min(at), self.until.max(at));
         if let Some(went) = went {
+            self.gap_is_bound |= went.gap_is_bound;
             self.gap_ms_max = self.gap_ms_max.max(millis(went.gap));
             self.overlap_ms_max = self.overlap_ms_max.max(millis(went.overlap));
             if self.gaps_ms.len() < GAPS_MAX {
@@ -170,6 +177,7 @@ impl Details {
             gap_ms_median: part(50).copied().unwrap_or(*longest),
             gap_ms_p99: part(99).copied().unwrap_or(*longest),
             gap_ms_max: self.gap_ms_max,
+            gap_is_bound: self.gap_is_bound,
             overlap_ms_max: self.overlap_ms_max,
         });
         Burst { count: self.count, since: self.since, until: self.until, moves }
@@ -184,7 +192,8 @@ mod tests {
         Timestamp(ms)
     }
     fn went(gap_ms: u64) -> Option<Move> {
-        Some(Move { gap: Duration::from_millis(gap_ms), overlap: Duration::from_millis(gap_ms / 100) })
+        let (gap, overlap) = (Duration::from_millis(gap_ms), Duration::from_millis(gap_ms / 100));
+        Some(Move { gap, gap_is_bound: gap_ms == 7000, overlap })
     }
     /// Admits `count` events at one time, and returns the number of details among them.
     fn admit(bursts: &mut Bursts<&'static str>, key: &'static str, count: u64, now: Timestamp) -> usize {
@@ -201,8 +210,13 @@ mod tests {
         }
         assert_eq!(bursts.due_at(), Some(ms(504 + 1000)), "a second after the last");
         assert_eq!(bursts.end(ms(1503)), []);
-        let moves =
-            MoveTimes { gap_ms_median: 5099, gap_ms_p99: 9999, gap_ms_max: 10_099, overlap_ms_max: 100 };
+        let moves = MoveTimes {
+            gap_ms_median: 5099,
+            gap_ms_p99: 9999,
+            gap_ms_max: 10_099,
+            gap_is_bound: true,
+            overlap_ms_max: 100,
+        };
         let expected = Burst { count: 10_000, since: ms(2), until: ms(201), moves: Some(moves) };
         assert_eq!(bursts.end(ms(1504)), [("b", expected)]);
         assert_eq!((bursts.due_at(), bursts.end(ms(9999))), (None, Vec::new()));

@@ -400,6 +400,9 @@ impl Teller<'_> {
 pub struct Move {
     /// Time without a run.
     pub gap: Duration,
+    /// Whether the gap is at most this: it begins with the last sign of life of the earlier run's service, because the run
+    /// did not report its end.
+    pub gap_is_bound: bool,
     /// Time in which two runs were reported at once.
     pub overlap: Duration,
 }
@@ -408,7 +411,7 @@ pub struct Move {
 #[must_use]
 pub fn moved(earlier: &RunEnding, heard: Option<Timestamp>, next_start: Timestamp) -> Move {
     let end = if earlier.over { earlier.at } else { heard.map_or(earlier.at, |heard| heard.max(earlier.at)) };
-    Move { gap: next_start.since(end), overlap: end.since(next_start) }
+    Move { gap: next_start.since(end), gap_is_bound: !earlier.over, overlap: end.since(next_start) }
 }
 
 #[cfg(test)]
@@ -513,10 +516,12 @@ mod tests {
         assert_eq!((earlier.key.acquisitions, earlier.over), (0, false));
         let seconds = |it: Move| (it.gap.as_secs(), it.overlap.as_secs());
         assert_eq!(seconds(moved(&earlier, Some(at(12)), at(20))), (8, 0), "killed, last heard of at 12");
+        assert!(moved(&earlier, Some(at(12)), at(20)).gap_is_bound, "it may have lived for longer");
         assert_eq!(seconds(moved(&earlier, Some(at(23)), at(20))), (0, 3), "its service lived on");
         assert_eq!(seconds(moved(&earlier, None, at(20))), (19, 0), "only its own report counts");
         hear(&mut row, (0, 15), RunEvent::HandedOver);
         let earlier = row.observed.before.clone().unwrap();
         assert_eq!(seconds(moved(&earlier, Some(at(99)), at(20))), (5, 0), "it reported when it ended");
+        assert!(!moved(&earlier, Some(at(99)), at(20)).gap_is_bound);
     }
 }

@@ -18,6 +18,7 @@ pub(crate) fn event(event: everwatch_store::Event) -> Event {
         text: event.text,
         from: event.from.map(named),
         gap_ms: event.gap_ms,
+        gap_is_bound: event.gap_is_bound,
         overlap_ms: event.overlap_ms,
         by: event.by.map(|By { who, from, with }| LogRequester { who, from, with }),
         burst: event.burst.as_ref().map(burst),
@@ -33,6 +34,7 @@ fn burst(it: &Burst) -> EventBurst {
         gap_ms_median: moves.map(|it| it.gap_ms_median),
         gap_ms_p99: moves.map(|it| it.gap_ms_p99),
         gap_ms_max: moves.map(|it| it.gap_ms_max),
+        gap_is_bound: moves.is_some_and(|it| it.gap_is_bound),
         overlap_ms_max: moves.map(|it| it.overlap_ms_max),
     }
 }
@@ -50,6 +52,7 @@ pub(crate) fn run(epoch: Epoch, event: &everwatch_store::Event) -> Run {
         ended: None,
         attempts: 1,
         gap_ms: event.gap_ms,
+        gap_is_bound: event.gap_is_bound,
     }
 }
 

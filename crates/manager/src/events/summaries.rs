@@ -77,7 +77,8 @@ fn key(event: &Event) -> Key {
 
 fn went(event: &Event) -> Option<Move> {
     let gap = Duration::from_millis(event.gap_ms?);
-    Some(Move { gap, overlap: Duration::from_millis(event.overlap_ms.unwrap_or(0)) })
+    let overlap = Duration::from_millis(event.overlap_ms.unwrap_or(0));
+    Some(Move { gap, gap_is_bound: event.gap_is_bound, overlap })
 }
 
 impl About {

@@ -18,6 +18,7 @@ fn event(number: u128, kind: EventKind) -> Event {
         text: String::new(),
         from: None,
         gap_ms: None,
+        gap_is_bound: number == 4,
         overlap_ms: None,
         by: (number == 3).then(|| By { who: Some("ada@laptop".into()), from: None, with: None }),
         burst: None,

@@ -178,6 +178,7 @@ mod tests {
             ended: None,
             attempts: 1,
             gap_ms: None,
+            gap_is_bound: false,
         }
     }
 
