@@ -1,5 +1,6 @@
 //! How commands fail. Each kind of failure has its own exit code, on which scripts rely.
 
+use crate::wording::sentence;
 use everwatch_api::ProblemBody;
 use everwatch_core::observer::definition::FieldError;
 
@@ -73,11 +74,16 @@ impl Failure {
     /// The manager's problem text, with the error of each member that the text does not contain on its own line.
     pub(crate) fn of_problem(problem: &ProblemBody) -> Self {
         let told = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
-        let is_new =
-            |error: &&FieldError| !told.contains(format!("{} {}", error.pointer, error.detail).trim());
-        let errors = problem.errors.iter().filter(is_new);
-        let errors = errors.map(|error| format!("\n  {}: {}", error.pointer, error.detail));
-        let told: String = std::iter::once(told.clone()).chain(errors).collect();
+        let (mut told, mut more) = (sentence(told), String::new());
+        for FieldError { pointer, detail } in &problem.errors {
+            let (old, new) = (format!("{pointer} {detail}"), format!("{pointer} {}", sentence(detail)));
+            if told.contains(old.trim()) {
+                told = told.replacen(old.trim(), new.trim(), 1);
+            } else if !told.contains(new.trim()) {
+                more.push_str(&format!("\n  {pointer}: {}", sentence(detail)));
+            }
+        }
+        told.push_str(&more);
         match &problem.request_id {
             // By this id, the log of the manager has the cause.
             Some(id) if problem.status == 500 => {
@@ -123,5 +129,20 @@ mod tests {
         };
         assert_eq!(told("/grace at most 1h; /kind is missing"), "/grace at most 1h; /kind is missing");
         assert_eq!(told("the body is not valid"), "the body is not valid\n  /grace: at most 1h");
+    }
+
+    #[test]
+    fn messages_of_parsers_are_reworded() {
+        let told = |detail: &str, error: &str| {
+            let body = serde_json::json!({"type": "", "title": "", "status": 422, "code": "invalid", "detail": detail,
+                "instance": "", "errors": [{"pointer": "/retry", "detail": error}]});
+            Failure::of_answer(422, &body.to_string()).to_string()
+        };
+        let missing = "missing field `kind`";
+        assert_eq!(
+            told("/retry missing field `kind`; /kind is wrong", missing),
+            "/retry lacks the member kind; /kind is wrong"
+        );
+        assert_eq!(told("not valid", missing), "not valid\n  /retry: lacks the member kind");
     }
 }

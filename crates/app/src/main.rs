@@ -12,6 +12,7 @@ mod requests;
 mod spelling;
 mod top;
 mod trust;
+mod wording;
 
 use std::process::ExitCode;
 

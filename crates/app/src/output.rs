@@ -11,18 +11,19 @@ mod tests;
 mod timeline;
 mod views;
 
-pub(crate) use cells::{age, line, second};
+pub(crate) use cells::{age, counted, line, second};
 pub(crate) use describe::{
     batch as describe_batch, kind as describe_kind, observer as describe_observer, pool as describe_pool,
     rollout as describe_rollout, schedule, service as describe_service,
 };
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use status::{Condition, status};
-pub(crate) use table::{Column, Lines, Tone, View, cut};
+pub(crate) use table::{Column, Lines, Tone, View, cut, shrink};
 pub(crate) use timeline::{Picture, TonedLine};
 pub(crate) use views::{
-    AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, INCIDENTS, KINDS, LIMITS, MEMBERS, NAMESPACES, OBSERVERS,
-    PARKED, POOLS, RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
+    AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, INCIDENTS, INCIDENTS_OF_DAY, INCIDENTS_SHORT, KINDS,
+    LIMITS, MEMBERS, NAMESPACES, OBSERVERS, PARKED, POOLS, RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES,
+    TOKENS, VERSIONS,
 };
 
 use crate::item::Item;

@@ -7,6 +7,7 @@ use crate::client::{Client, Failure};
 use crate::contexts::{Contexts, Known};
 use crate::item::Item;
 use crate::output::{self, AUDIT, Output, ROLES, TOKENS, note, print, yaml};
+use crate::wording::{as_flags, first_line, in_file};
 use anyhow::Context as _;
 use everwatch_api as api;
 use reqwest::Method;
@@ -24,13 +25,13 @@ pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
         Token::Create { name, role, expires_in } => {
             let namespace = client.namespace().map(str::to_owned);
             let body = serde_json::to_value(api::NewToken { name, role, namespace, expires_in })?;
-            secret(&client.send(Method::POST, "/v1/tokens", Some(&body)).await?);
+            secret(&client.send(Method::POST, "/v1/tokens", Some(&body)).await.map_err(as_flags)?);
             Ok(())
         }
         Token::Rotate { token, overlap, expires_in } => {
             let body = serde_json::to_value(api::Rotation { overlap, expires_in })?;
             let path = format!("/v1/tokens/{}/rotate", Client::part(&token));
-            secret(&client.send(Method::POST, &path, Some(&body)).await?);
+            secret(&client.send(Method::POST, &path, Some(&body)).await.map_err(as_flags)?);
             Ok(())
         }
         Token::Revoke { token } => {
@@ -71,7 +72,8 @@ pub(crate) async fn roles(server: &str, verb: Role) -> anyhow::Result<()> {
         }
         Role::Apply { role, file } => {
             let body = document(&file)?;
-            let it: api::Role = client.send(Method::PUT, &path(&role), Some(&body)).await?;
+            let sent = client.send::<api::Role>(Method::PUT, &path(&role), Some(&body)).await;
+            let it = sent.map_err(|error| in_file(error, &file))?;
             print(&format!("role {} applied: {} grants", it.name, it.grants.len()));
             Ok(())
         }
@@ -91,8 +93,8 @@ pub(super) fn document(file: &Path) -> anyhow::Result<Value> {
         std::fs::read_to_string(file)
             .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?
     };
-    let wrong = |error| Failure::Usage(format!("{}: {error}", file.display()));
-    Ok(serde_saphyr::from_str(&text).map_err(wrong)?)
+    let wrong = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
+    Ok(serde_saphyr::from_str(&text).map_err(|error| wrong(first_line(&error)))?)
 }
 
 #[tokio::main(flavor = "current_thread")]

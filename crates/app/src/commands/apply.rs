@@ -6,6 +6,7 @@ use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::print;
 use crate::requests::{all, path};
+use crate::wording::{first_line, in_file};
 use anyhow::Context as _;
 use everwatch_api::{Observer, Whoami};
 use everwatch_core::id::Namespace;
@@ -49,7 +50,7 @@ type Manifests = BTreeMap<Key, (PathBuf, Map<String, Value>)>;
 
 /// The request that the command sends for one observer.
 enum Step<'a> {
-    Put(&'a Key, &'a Map<String, Value>),
+    Put(&'a Key, &'a Path, &'a Map<String, Value>),
     Delete(Box<Item<Observer>>),
 }
 
@@ -76,25 +77,19 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
             .to_owned();
         return Err(Failure::Usage(text).into());
     }
-    for (name, (file, manifest)) in manifests.iter().filter(|_| asked.prune) {
-        let given = manifest.get("labels").cloned().unwrap_or_default();
-        if let Some((key, value)) = labels.iter().find(|(key, value)| given[key.as_str()] != value.as_str()) {
-            let file = file.display();
-            let text = format!(
-                "{file}: {name} lacks the label {key}={value} that --prune selects by; add it to {name}"
-            );
-            return Err(Failure::Usage(text).into());
-        }
+    if asked.prune {
+        check_labels(&manifests, &labels)?;
     }
     let doomed = if asked.prune { doomed(client, &labels, &manifests).await? } else { Vec::new() };
     let bar = ProgressBar::new((manifests.len() + doomed.len()) as u64);
-    let put = manifests.iter().map(|(key, (_, manifest))| Step::Put(key, manifest));
+    let put = manifests.iter().map(|(key, (file, manifest))| Step::Put(key, file, manifest));
     let todo = put.chain(doomed.into_iter().map(|it| Step::Delete(Box::new(it))));
     let mut done = futures::stream::iter(todo)
         .map(|step| async move {
             match step {
-                Step::Put(key, manifest) => {
-                    (put_one(client, key, manifest, asked.dry_run).await, key.to_string())
+                Step::Put(key, file, manifest) => {
+                    let outcome = put_one(client, key, manifest, asked.dry_run).await;
+                    (outcome.map_err(|error| in_file(error, file)), key.to_string())
                 }
                 Step::Delete(it) => (delete_one(client, &it, asked.dry_run).await, it.name.clone()),
             }
@@ -107,6 +102,11 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
             Ok(Outcome::Changed(members)) => (Some(format!("{name} changed: {}", members.join(", "))), 1),
             Ok(Outcome::Unchanged) => (None, 2),
             Ok(Outcome::Deleted) => (Some(format!("{name} deleted")), 3),
+            // The others would fail with the same text.
+            Err(error) if matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => {
+                bar.finish_and_clear();
+                return Err(error);
+            }
             Err(error) => {
                 failed += 1;
                 bar.suspend(|| print(&format!("{name} failed: {error:#}")));
@@ -132,6 +132,21 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Every observer of the files needs the labels that `--prune` selects by.
+fn check_labels(manifests: &Manifests, labels: &BTreeMap<String, String>) -> anyhow::Result<()> {
+    for (name, (file, manifest)) in manifests {
+        let given = manifest.get("labels").cloned().unwrap_or_default();
+        if let Some((key, value)) = labels.iter().find(|(key, value)| given[key.as_str()] != value.as_str()) {
+            let file = file.display();
+            let text = format!(
+                "{file}: {name} lacks the label {key}={value} that --prune selects by; add it to {name}"
+            );
+            return Err(Failure::Usage(text).into());
+        }
+    }
+    Ok(())
+}
+
 /// Every observer of every file.
 fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
     let mut manifests = Manifests::new();
@@ -139,7 +154,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
         let shown = file.display();
         let wrong = |why: &dyn std::fmt::Display| Failure::Usage(format!("{shown}: {why}"));
         let documents: Vec<Value> =
-            serde_saphyr::from_multiple(&text(&file)?).map_err(|error| wrong(&error))?;
+            serde_saphyr::from_multiple(&text(&file)?).map_err(|error| wrong(&first_line(&error)))?;
         let observers = documents.into_iter().flat_map(|document| match document {
             Value::Array(items) => items,
             other => vec![other],
@@ -255,4 +270,18 @@ async fn put_one(
         |member: &&str| after.get(*member).is_some_and(|after| Some(after) != before.sent().get(*member));
     let changed: Vec<_> = compared().filter(|member| differs(member)).collect();
     Ok(if changed.is_empty() { Outcome::Unchanged } else { Outcome::Changed(changed) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_place_in_the_file_once() {
+        let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+        std::fs::write(file.path(), "a: b\n c: d\n").unwrap();
+        let told = read(&[file.path().to_owned()]).unwrap_err().to_string();
+        assert!(told.contains("line 2 column 3") && told.lines().count() == 1, "{told}");
+        assert_eq!(told.matches("mapping values").count(), 1, "{told}");
+    }
 }

@@ -6,6 +6,7 @@ use crate::cli::{Batch, CreateBatch, OutputArgs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, print};
+use crate::wording::in_file;
 use everwatch_api::{self as api, BatchMember, Listed};
 use everwatch_core::batch::BatchState;
 use everwatch_core::clock::{self, show};
@@ -82,7 +83,8 @@ async fn create(client: &Client, asked: CreateBatch) -> anyhow::Result<()> {
     if let Some(max) = asked.max_running {
         members.insert("max_running".to_owned(), json!(max));
     }
-    let mut it: api::Batch = client.create("/v1/batches", asked.key.as_deref(), &body).await?;
+    let sent = client.create::<api::Batch>("/v1/batches", asked.key.as_deref(), &body).await;
+    let mut it = sent.map_err(|error| in_file(error, &asked.file))?;
     print(&told(&it));
     let path = path(&it.id.to_string());
     let mut shown = told(&it);

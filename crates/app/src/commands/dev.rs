@@ -28,8 +28,14 @@ pub(crate) fn run(config: Option<&Path>, options: &Options, demo: Option<Duratio
     ended.map_err(|error| match error {
         DevError::Usage(text) => Failure::Usage(text).into(),
         DevError::Host(error) => error.into(),
+        DevError::Manager(text) => Failure::Failed(with_flags(&text)).into(),
         error => error.into(),
     })
+}
+
+/// The text of a manager, with the flag of this command instead of the setting.
+fn with_flags(text: &str) -> String {
+    text.replace("[manager] listen", "--listen")
 }
 
 fn greet(address: SocketAddr, services: u32) {
@@ -79,4 +85,16 @@ fn started_as(argument: Option<&OsStr>) -> String {
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_port_names_the_flag() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 7700));
+        let told = with_flags(&everwatch_manager::RunError::PortOccupied { addr }.to_string());
+        assert!(told.ends_with("choose another address with --listen)"), "{told}");
+    }
 }

@@ -5,6 +5,7 @@ use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, print};
 use crate::requests::{path, told};
+use crate::wording::{in_place, path_of};
 use anyhow::Context as _;
 use everwatch_api::{Difference, Observer};
 use everwatch_core::observer::definition::MEMBERS;
@@ -67,6 +68,7 @@ async fn send(
     let path = path(&it.id.to_string());
     let sent = client.send_if::<Observer>((Method::PUT, &path), tag, &after).await;
     let now = sent.map_err(|error| {
+        let error = in_place(error, path_of);
         error.downcast::<Failure>().unwrap_or_else(|error| Failure::Failed(format!("{error:#}")))
     })?;
     if (now.definition_version, now.desired) == (it.definition_version, it.desired) {

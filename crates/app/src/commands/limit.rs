@@ -6,6 +6,7 @@ use crate::cli::Limit;
 use crate::client::Client;
 use crate::item::Item;
 use crate::output::{self, LIMITS, print};
+use crate::wording::as_flags;
 use everwatch_api::{self as api, NamedThing};
 use reqwest::Method;
 
@@ -25,7 +26,8 @@ pub(crate) async fn limit(server: &str, verb: Limit) -> anyhow::Result<()> {
         }
         Limit::Set { key, max, enforce } => {
             let settings = serde_json::to_value(api::LimitSettings { max, enforce })?;
-            let it: api::Limit = client.send(Method::PUT, &path(&key), Some(&settings)).await?;
+            let sent = client.send::<api::Limit>(Method::PUT, &path(&key), Some(&settings)).await;
+            let it = sent.map_err(as_flags)?;
             print(&told(&it.key, it.max, (it.used, it.waiting)));
         }
         Limit::Delete { key } => {

@@ -7,6 +7,7 @@ use crate::cli::Namespace;
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, NAMESPACES, print};
+use crate::wording::in_file;
 use everwatch_api as api;
 use reqwest::Method;
 use serde_json::json;
@@ -27,8 +28,8 @@ pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
             Ok(())
         }
         Namespace::Apply { name, file } => {
-            let body = match file {
-                Some(file) => document(&file)?,
+            let body = match &file {
+                Some(file) => document(file)?,
                 None => match client.read::<api::Namespace>(&path(&name)).await {
                     Ok(it) => {
                         print(&format!("namespace unchanged: {}", described(&it).replace('\n', ", ")));
@@ -38,7 +39,9 @@ pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
                     Err(error) => return Err(error),
                 },
             };
-            let it: api::Namespace = client.send(Method::PUT, &path(&name), Some(&body)).await?;
+            let sent = client.send::<api::Namespace>(Method::PUT, &path(&name), Some(&body)).await;
+            let place = file.unwrap_or_default();
+            let it = sent.map_err(|error| in_file(error, &place))?;
             print(&format!("namespace applied: {}", described(&it).replace('\n', ", ")));
             Ok(())
         }

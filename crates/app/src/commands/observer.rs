@@ -6,6 +6,7 @@ use crate::cli::{Create, Filter, ListArgs, Names, Observer, Selection, Watched};
 use crate::client::{Client, Failure};
 use crate::output::{self, OBSERVERS, Root, TerminalStyle, print, print_paragraphs};
 use crate::requests::{all, described_observer, path, told};
+use crate::wording::{in_place, path_of};
 use everwatch_api as api;
 use everwatch_core::clock;
 use reqwest::Method;
@@ -104,6 +105,7 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     if !asked.limits.is_empty() {
         body.insert("limits".to_owned(), json!(asked.limits));
     }
+    let json_flags = [("spec", asked.spec.clone()), ("retry", asked.retry.clone())];
     for (member, given) in [("spec", &asked.spec), ("retry", &asked.retry)] {
         if let Some(given) = given {
             body.insert(member.to_owned(), read_json(member, given)?);
@@ -113,12 +115,61 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         let labels = asked.labels.labels.into_iter().map(|(key, value)| (key, json!(value)));
         body.insert("labels".to_owned(), Value::Object(labels.collect()));
     }
-    let made: api::Observer = client.send(Method::POST, "/v1/observers", Some(&Value::Object(body))).await?;
+    let name = body.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let sent = client.send::<api::Observer>(Method::POST, "/v1/observers", Some(&Value::Object(body))).await;
+    let made = sent.map_err(|error| with_cure(in_place(error, |it| flag_of(it, &json_flags)), &name))?;
     let Some(timeout) = asked.wait else {
         print(&told(&made.name, &made));
         return Ok(());
     };
     waiting::until_it_runs(client, &made.name, timeout).await
+}
+
+/// What the user can do if another observer has the name.
+fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(failure @ Failure::Conflict(_)) if failure.to_string().ends_with("exists already") => {
+            let text = format!(
+                "{failure}: choose another name, change it with `everwatch observer edit {name}`, or use \
+                 `everwatch observer apply`, which creates or updates"
+            );
+            failure.replaced(text).into()
+        }
+        Ok(failure) => failure.into(),
+        Err(error) => error,
+    }
+}
+
+/// The flag that gives this member of a create, and the path in its value; or the file that the flag names.
+fn flag_of(member: &str, json_flags: &[(&str, Option<String>)]) -> Option<String> {
+    let path = path_of(member)?;
+    let (first, inner) = path.split_once('.').map_or((path.as_str(), None), |(first, it)| (first, Some(it)));
+    if let Some((flag, given)) = json_flags.iter().find(|(flag, _)| *flag == first) {
+        let file = given.as_deref().and_then(|given| given.strip_prefix('@'));
+        let place = file.map_or_else(|| format!("--{flag}"), str::to_owned);
+        return Some(inner.map_or_else(|| place.clone(), |inner| format!("{place}: {inner}")));
+    }
+    let flag = match (first, inner) {
+        ("name", _) => "NAME".to_owned(),
+        ("namespace", _) => "--namespace".to_owned(),
+        ("labels", Some(key)) => format!("--label {key}"),
+        ("labels", None) => "--label".to_owned(),
+        ("limits", _) => "--limit".to_owned(),
+        ("schedule", Some("time_zone")) | ("windows", Some("time_zone")) => "--time-zone".to_owned(),
+        ("schedule", Some(inner @ ("catch_up" | "if_running" | "jitter"))) => {
+            format!("--{}", inner.replace('_', "-"))
+        }
+        ("windows", Some(inner)) if inner.starts_with("except") => "--except".to_owned(),
+        ("windows", _) => "--window".to_owned(),
+        ("desired", _) => "--paused".to_owned(),
+        (
+            "kind" | "pool" | "on_full" | "overlap" | "grace" | "start_at" | "finish_at" | "start_within"
+            | "attempt_timeout" | "schedule" | "priority" | "weight",
+            _,
+        ) => format!("--{}", first.replace('_', "-")),
+        _ => return None,
+    };
+    Some(flag)
 }
 
 async fn delete(
@@ -207,11 +258,45 @@ fn query(which: &Filter) -> Vec<(&'static str, String)> {
 }
 
 pub(super) fn read_json(member: &str, given: &str) -> anyhow::Result<Value> {
+    let place =
+        given.strip_prefix('@').map_or_else(|| format!("--{member}"), |file| format!("--{member} {file}"));
     let text = match given.strip_prefix('@') {
         Some(file) => std::fs::read_to_string(file)
             .map_err(|error| Failure::Usage(format!("--{member} @{file}: {error}")))?,
         None => given.to_owned(),
     };
-    let wrong = |error| Failure::Usage(format!("--{member} is not JSON: {error}"));
+    let wrong = |error| Failure::Usage(format!("{place} is not JSON: {error}"));
     Ok(serde_json::from_str(&text).map_err(wrong)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_a_create_name_flags_and_files() {
+        let flags = [("spec", Some("@feed.json".to_owned())), ("retry", Some("{}".to_owned()))];
+        for (told, expected) in [
+            ("/spec/every must be a string", "feed.json: every must be a string"),
+            ("/spec has an unknown member: x", "feed.json has an unknown member: x"),
+            ("/retry/max is 0; /grace is 5x", "--retry: max is 0; --grace is 5x"),
+            ("/limits/0 is not valid", "--limit is not valid"),
+            ("/start_within is 0s", "--start-within is 0s"),
+            ("/schedule/jitter is 5q", "--jitter is 5q"),
+            ("/windows/open/0 is wrong", "--window is wrong"),
+            ("/name: too long", "NAME: too long"),
+            ("a text and/or /nothing", "a text and/or /nothing"),
+        ] {
+            let error = in_place(Failure::Usage(told.to_owned()).into(), |it| flag_of(it, &flags));
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_that_exists_has_a_cure() {
+        let told = |text: &str| with_cure(Failure::Conflict(text.to_owned()).into(), "hello").to_string();
+        let cured = told("an observer named hello exists already");
+        assert!(cured.contains("another name") && cured.contains("observer edit hello"), "{cured}");
+        assert_eq!(told("it is being deleted"), "it is being deleted");
+    }
 }

@@ -6,6 +6,7 @@ use crate::cli::Rate;
 use crate::client::Client;
 use crate::item::Item;
 use crate::output::{self, RATES, print};
+use crate::wording::as_flags;
 use everwatch_api as api;
 use reqwest::Method;
 
@@ -24,7 +25,8 @@ pub(crate) async fn run(server: &str, verb: Rate) -> anyhow::Result<()> {
         Rate::Set { key, permits, per, burst } => {
             let settings = api::RateSettings { permits, per, burst };
             let body = serde_json::to_value(settings)?;
-            let it: api::Rate = client.send(Method::PUT, &path(&key), Some(&body)).await?;
+            let sent = client.send::<api::Rate>(Method::PUT, &path(&key), Some(&body)).await;
+            let it = sent.map_err(as_flags)?;
             print(&told(&it));
         }
         Rate::Delete { key } => {

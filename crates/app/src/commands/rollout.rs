@@ -7,6 +7,7 @@ use crate::cli::{OutputArgs, Rollout, Start};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, MEMBERS, ROLLOUTS, TerminalStyle, print};
+use crate::wording::text_in_place;
 use everwatch_api::{self as api, Listed, RolloutMember};
 use everwatch_core::clock;
 use everwatch_core::rollout::MemberState;
@@ -102,11 +103,7 @@ fn text_in_flags(text: &str, is_patch: bool) -> String {
     let members = "labels, label_selector, namespace, kind, pool, status and q";
     let flags = "--label, --selector, --namespace, --kind, --pool, --status and --query";
     let text = text.replace(members, flags);
-    let word = |word: &str| {
-        let name = word.trim_end_matches([':', ';', ',']);
-        flag_of(name, is_patch).map(|flag| format!("{flag}{}", &word[name.len()..]))
-    };
-    text.split(' ').map(|it| word(it).unwrap_or_else(|| it.to_owned())).collect::<Vec<_>>().join(" ")
+    text_in_place(&text, |member| flag_of(member, is_patch))
 }
 
 /// The flag that sets this member of the request.

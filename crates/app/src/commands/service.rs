@@ -7,6 +7,7 @@ use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, Change, Output, REBALANCE, SERVICES, TerminalStyle, print, print_paragraphs};
 use crate::requests::{described_service, service_path as path};
+use crate::wording::as_flags;
 use everwatch_api as api;
 use everwatch_core::clock;
 use reqwest::Method;
@@ -47,7 +48,7 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
                 })?,
             };
             let body = json!({ "capacity": capacity });
-            client.send(Method::PATCH, &path(&name), Some(&body)).await
+            client.send(Method::PATCH, &path(&name), Some(&body)).await.map_err(as_flags)
         }
     }
     .map(|it: api::Service| {

@@ -12,6 +12,22 @@ pub(crate) fn line(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 
+/// `1 line`, `2 lines`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A moment as its time of day: `13:35:26`; on another day than `now`, with the day: `11-20 13:35`.
+pub(super) fn time_of_day(then: Timestamp, now: Timestamp) -> String {
+    let (then, now) = (then.to_string(), now.to_string());
+    let part = |text: &str, part: std::ops::Range<usize>| text.get(part).unwrap_or_default().to_owned();
+    if part(&then, 0..10) == part(&now, 0..10) {
+        part(&then, 11..19)
+    } else {
+        format!("{} {}", part(&then, 5..10), part(&then, 11..16))
+    }
+}
+
 /// How long ago a moment was.
 pub(super) fn since(then: Timestamp, now: Timestamp) -> String {
     age(now.since(then))
@@ -107,6 +123,18 @@ mod tests {
             [told(0), told(119), told(120), told(7199), told(7200), told(172_799), told(172_800)],
             ["0s", "119s", "2m", "119m", "2h", "47h", "2d"]
         );
+    }
+
+    #[test]
+    fn the_day_is_told_if_it_is_another() {
+        let noon = 1_800_014_400_123;
+        assert_eq!(time_of_day(Timestamp(noon - 3_600_000), Timestamp(noon)), "11:00:00");
+        assert_eq!(time_of_day(Timestamp(noon - 46_800_000), Timestamp(noon)), "01-14 23:00");
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "line")), ["0 lines", "1 line", "2 lines"]);
     }
 
     #[test]

@@ -72,6 +72,20 @@ pub(crate) struct View<T: 'static> {
 }
 
 impl<T> View<T> {
+    fn narrow(&self) -> impl Iterator<Item = &'static Column<T>> {
+        self.columns.iter().filter(|column| !column.wide)
+    }
+
+    /// The names of the columns that are shown without `-o wide`, and the widths to which they may be shortened.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (&'static str, Option<usize>)> {
+        self.narrow().map(|column| (column.head, column.least))
+    }
+
+    /// The cells of these columns.
+    pub(crate) fn cells(&self, it: &T, now: Timestamp) -> impl Iterator<Item = String> {
+        self.narrow().map(move |column| (column.cell)(it, now))
+    }
+
     /// The cells whose changes `--watch` reports.
     pub(crate) fn gist(&self, it: &T) -> Vec<String> {
         let still = self.columns.iter().filter(|column| !column.moving);
@@ -221,14 +235,10 @@ impl<T> Lines<T> {
     /// The column widths that fit the terminal.
     fn fitting(&self) -> Vec<usize> {
         let mut widths = self.widths.clone();
-        let Some(room) = self.paper.width else { return widths };
-        let needed = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
-        let mut surplus = needed.saturating_sub(room);
-        for (width, column) in widths.iter_mut().zip(&self.columns).rev() {
-            let least = column.own().and_then(|own| own.least);
-            let give = least.map_or(0, |least| width.saturating_sub(least)).min(surplus);
-            *width -= give;
-            surplus -= give;
+        if let Some(room) = self.paper.width {
+            let least: Vec<_> =
+                self.columns.iter().map(|column| column.own().and_then(|own| own.least)).collect();
+            shrink(&mut widths, &least, room);
         }
         widths
     }
@@ -262,6 +272,18 @@ impl<T> Lines<T> {
 enum Row {
     Head,
     Body,
+}
+
+/// Shortens columns until the table fits the room, the last one first and none below its least width. Columns without a least
+/// width keep their width.
+pub(crate) fn shrink(widths: &mut [usize], least: &[Option<usize>], room: usize) {
+    let needed = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
+    let mut surplus = needed.saturating_sub(room);
+    for (width, least) in widths.iter_mut().zip(least).rev() {
+        let give = least.map_or(0, |least| width.saturating_sub(least)).min(surplus);
+        *width -= give;
+        surplus -= give;
+    }
 }
 
 /// Shortens `text` to at most `width` columns, with … in place of the rest.

@@ -1,6 +1,8 @@
 //! The columns of each kind of list.
 
-use super::cells::{bytes, cause, epoch, in_words, labels, millis, observers, or_dash, second, since};
+use super::cells::{
+    bytes, cause, epoch, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
+};
 use super::table::{Column, View};
 use everwatch_api::{
     AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Kind, Limit, Namespace, Observer,
@@ -362,22 +364,65 @@ pub(crate) const INCIDENTS: View<Incident> = View {
     key: |it| format!("{} {}", it.from, it.since),
     columns: &[
         Column::<Incident>::new("AT", |it, _| second(it.since)),
-        Column::<Incident>::new("FROM", |it, _| it.from.clone()).least(8),
-        Column::<Incident>::new("CAUSE", |it, _| it.cause.clone()),
-        Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right(),
-        Column::<Incident>::new("WAITING", |it, _| it.waiting.to_string()).right(),
-        Column::<Incident>::new("GAP p50", |it, _| millis(it.gap_ms_median)).right(),
-        Column::<Incident>::new("p99", |it, _| millis(it.gap_ms_p99)).right(),
+        FROM,
+        CAUSE,
+        MOVED,
+        WAITING,
+        GAP_P50,
+        GAP_P99,
         Column::<Incident>::new("MAX", |it, _| millis(it.gap_ms_max)).right(),
-        Column::<Incident>::new("OVERLAP", |it, _| millis(it.overlap_ms_max)).right(),
-        Column::<Incident>::new("TO", |it, _| {
-            let others = Some(format!("others {}", it.to_others)).filter(|_| it.to_others > 0);
-            let named = it.to.iter().map(|(name, moved)| format!("{name} {moved}"));
-            named.chain(others).collect::<Vec<_>>().join(", ")
-        })
-        .least(10),
+        OVERLAP,
+        TO,
     ],
 };
+
+/// Incidents of the last 24 hours.
+pub(crate) const INCIDENTS_OF_DAY: View<Incident> = View {
+    columns: &[
+        TIME,
+        FROM,
+        CAUSE,
+        MOVED,
+        WAITING,
+        GAP_P50,
+        GAP_P99,
+        Column::<Incident>::new("MAX", |it, _| millis(it.gap_ms_max)).right(),
+        OVERLAP,
+        TO,
+    ],
+    ..INCIDENTS
+};
+
+/// Incidents of the last 24 hours, for 76 columns.
+pub(crate) const INCIDENTS_SHORT: View<Incident> = View {
+    columns: &[
+        TIME,
+        FROM,
+        CAUSE,
+        MOVED,
+        WAITING,
+        Column::<Incident>::new("MAX GAP", |it, _| millis(it.gap_ms_max)).right(),
+        TO,
+    ],
+    ..INCIDENTS
+};
+
+const TIME: Column<Incident> = Column::<Incident>::new("AT", |it, now| time_of_day(it.since, now));
+const FROM: Column<Incident> = Column::<Incident>::new("FROM", |it, _| it.from.clone()).least(8);
+const CAUSE: Column<Incident> = Column::<Incident>::new("CAUSE", |it, _| it.cause.clone());
+const MOVED: Column<Incident> = Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right();
+const WAITING: Column<Incident> = Column::<Incident>::new("WAITING", |it, _| it.waiting.to_string()).right();
+const GAP_P50: Column<Incident> =
+    Column::<Incident>::new("GAP p50", |it, _| millis(it.gap_ms_median)).right();
+const GAP_P99: Column<Incident> = Column::<Incident>::new("p99", |it, _| millis(it.gap_ms_p99)).right();
+const OVERLAP: Column<Incident> =
+    Column::<Incident>::new("OVERLAP", |it, _| millis(it.overlap_ms_max)).right();
+const TO: Column<Incident> = Column::<Incident>::new("TO", |it, _| {
+    let others = Some(format!("others {}", it.to_others)).filter(|_| it.to_others > 0);
+    let named = it.to.iter().map(|(name, moved)| format!("{name} {moved}"));
+    named.chain(others).collect::<Vec<_>>().join(", ")
+})
+.least(10);
 
 /// A service of a plan, with its pool.
 #[derive(Debug, Clone, Serialize)]

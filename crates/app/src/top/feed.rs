@@ -2,7 +2,7 @@
 //! Independent of terminal, HTTP and clock.
 
 use super::target::Target;
-use crate::output::{Tone, cut, line};
+use crate::output::{Tone, counted, cut, line, shrink};
 use std::collections::VecDeque;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -20,21 +20,31 @@ pub(super) enum Subject {
     Events(Option<Target>),
 }
 
+/// The space between two columns.
+const BETWEEN: &str = "  ";
+
 /// One row, without control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) tone: Tone,
-    pub(super) text: String,
+    /// One text, or the cells of a table.
+    pub(super) cells: Vec<String>,
+    is_notice: bool,
 }
 
 impl Row {
     pub(super) fn new(tone: Tone, text: &str) -> Self {
-        Self { tone, text: line(text) }
+        Self { tone, cells: vec![line(text)], is_notice: false }
+    }
+
+    /// A row of a table.
+    pub(super) fn of_cells(tone: Tone, cells: &[String]) -> Self {
+        Self { tone, cells: cells.iter().map(|cell| line(cell)).collect(), is_notice: false }
     }
 
     /// A notice that is not a row of the observer or a manager.
     pub(super) fn note(tone: Tone, text: &str) -> Self {
-        Self::new(tone, &format!("— {text} —"))
+        Self { is_notice: true, ..Self::new(tone, &format!("— {text} —")) }
     }
 }
 
@@ -50,11 +60,18 @@ pub(super) enum FeedState {
     Failed,
 }
 
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FeedColumn {
+    pub(super) head: &'static str,
+    /// The width to which the column may be shortened.
+    pub(super) least: Option<usize>,
+}
+
 /// What arrives for a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FeedPart {
-    /// The names of the columns.
-    Head(String),
+    Head(Vec<FeedColumn>),
     Rows(Vec<Row>),
     State(FeedState),
 }
@@ -64,8 +81,8 @@ pub(super) enum FeedPart {
 pub(super) struct Feed {
     pub(super) subject: Subject,
     pub(super) state: FeedState,
-    /// The names of the columns; empty if there are none.
-    pub(super) head: String,
+    /// The columns, each with the width of its widest cell; empty if the rows are not those of a table.
+    columns: Vec<(FeedColumn, usize)>,
     /// Whether the newest row stays visible.
     pub(super) follows: bool,
     /// Whether rows that are too wide are wrapped instead of cut.
@@ -84,11 +101,12 @@ pub(super) struct Feed {
 impl Feed {
     pub(super) fn new(subject: Subject, room: (usize, usize)) -> Self {
         Self {
-            subject,
             state: FeedState::Connecting,
-            head: String::new(),
+            columns: Vec::new(),
             follows: true,
-            wraps: true,
+            // A line of a log is read as a whole; rows of a table are compared.
+            wraps: matches!(subject, Subject::Log(_)),
+            subject,
             rows: VecDeque::new(),
             all: 0,
             below: 0,
@@ -99,19 +117,39 @@ impl Feed {
 
     pub(super) fn take(&mut self, part: FeedPart) {
         match part {
-            FeedPart::Head(head) => self.head = line(&head),
-            FeedPart::Rows(rows) => rows.into_iter().for_each(|row| self.push(row)),
+            FeedPart::Head(columns) => {
+                self.columns = columns.into_iter().map(|it| (it.clone(), it.head.width())).collect();
+            }
+            FeedPart::Rows(rows) => {
+                let has_widened = self.widen(&rows);
+                rows.into_iter().for_each(|row| self.push(row));
+                // Wider columns may need more lines.
+                if has_widened && self.wraps {
+                    self.lay_out();
+                }
+            }
             FeedPart::State(state) => self.state = state,
         }
     }
 
+    /// Widens the columns to these rows; returns whether any is wider now.
+    fn widen(&mut self, rows: &[Row]) -> bool {
+        let mut has_widened = false;
+        for row in rows.iter().filter(|row| !row.is_notice) {
+            for ((_, width), cell) in self.columns.iter_mut().zip(&row.cells) {
+                has_widened |= cell.width() > *width;
+                *width = cell.width().max(*width);
+            }
+        }
+        has_widened
+    }
+
     fn push(&mut self, row: Row) {
         // The same failure of each attempt to reconnect is shown once.
-        let is_notice = row.text.starts_with('—');
-        if is_notice && self.rows.back().is_some_and(|(last, _)| *last == row) {
+        if row.is_notice && self.rows.back().is_some_and(|(last, _)| *last == row) {
             return;
         }
-        let height = self.laid_out(&row.text).len();
+        let height = self.laid_out(&row).len();
         self.rows.push_back((row, height));
         self.all += height;
         self.below += if self.follows { 0 } else { height };
@@ -125,12 +163,36 @@ impl Feed {
     }
 
     /// The lines of a row at the width of the screen.
-    fn laid_out(&self, text: &str) -> Vec<String> {
-        if self.wraps { wrapped(text, self.room.0) } else { vec![cut(text, self.room.0)] }
+    fn laid_out(&self, row: &Row) -> Vec<String> {
+        let is_table = !row.is_notice && !self.columns.is_empty();
+        let text = if is_table { self.aligned(&row.cells) } else { row.cells.join(BETWEEN) };
+        // A notice says what to do, possibly at its end.
+        if self.wraps || row.is_notice { wrapped(&text, self.room.0) } else { vec![cut(&text, self.room.0)] }
+    }
+
+    /// The cells below each other. If rows are cut, so is each cell that is too wide.
+    fn aligned<T: AsRef<str>>(&self, cells: &[T]) -> String {
+        let mut widths: Vec<_> = self.columns.iter().map(|(_, width)| *width).collect();
+        if !self.wraps {
+            let least: Vec<_> = self.columns.iter().map(|(column, _)| column.least).collect();
+            shrink(&mut widths, &least, self.room.0);
+        }
+        let padded = cells.iter().zip(widths).map(|(cell, width)| {
+            let shown = cut(cell.as_ref(), width);
+            let blank = " ".repeat(width.saturating_sub(shown.width()));
+            shown + &blank
+        });
+        padded.collect::<Vec<_>>().join(BETWEEN).trim_end().to_owned()
+    }
+
+    /// The names of the columns, if the rows are those of a table.
+    pub(super) fn head(&self) -> Option<String> {
+        let heads: Vec<_> = self.columns.iter().map(|(column, _)| column.head).collect();
+        (!heads.is_empty()).then(|| cut(&self.aligned(&heads), self.room.0))
     }
 
     fn lines_room(&self) -> usize {
-        self.room.1.saturating_sub(usize::from(!self.head.is_empty())).max(1)
+        self.room.1.saturating_sub(usize::from(!self.columns.is_empty())).max(1)
     }
 
     fn below_max(&self) -> usize {
@@ -158,7 +220,7 @@ impl Feed {
             fits
         };
         let rows_below = self.rows.iter().rev().take_while(is_below).count();
-        let heights: Vec<_> = self.rows.iter().map(|(row, _)| self.laid_out(&row.text).len()).collect();
+        let heights: Vec<_> = self.rows.iter().map(|(row, _)| self.laid_out(row).len()).collect();
         for ((_, height), new) in self.rows.iter_mut().zip(&heights) {
             *height = *new;
         }
@@ -200,7 +262,7 @@ impl Feed {
         let (mut lines, mut at) = (Vec::new(), 0);
         for (row, height) in &self.rows {
             if at + height > first && at < end {
-                let parts = self.laid_out(&row.text).into_iter().enumerate();
+                let parts = self.laid_out(row).into_iter().enumerate();
                 let seen = parts.filter(|(number, _)| (first..end).contains(&(at + number)));
                 lines.extend(seen.map(|(_, text)| (row.tone, text)));
             }
@@ -231,7 +293,7 @@ impl Feed {
             FeedState::Ended => "ended".to_owned(),
             FeedState::Failed => "failed".to_owned(),
             FeedState::Open if self.follows => "following".to_owned(),
-            FeedState::Open if self.below > 0 => format!("paused, {} lines below", self.below),
+            FeedState::Open if self.below > 0 => format!("paused, {} below", counted(self.below, "line")),
             FeedState::Open => "paused".to_owned(),
         }
     }
@@ -269,6 +331,11 @@ fn word_at_end(line: &mut String, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::target::Focus;
+
+    fn log() -> Subject {
+        Subject::Log(Target { what: Focus::Observers, id: "1".to_owned(), name: "one".to_owned() })
+    }
 
     fn feed(rows: usize, room: (usize, usize)) -> Feed {
         let mut feed = Feed::new(Subject::Events(None), room);
@@ -341,7 +408,7 @@ mod tests {
 
     #[test]
     fn wide_rows_are_wrapped_or_cut_and_the_lowest_row_stays() {
-        let mut it = Feed::new(Subject::Events(None), (8, 3));
+        let mut it = Feed::new(log(), (8, 3));
         let rows = ["one", "0123456789abcd", "日本語の理由"].map(|text| Row::new(Tone::Plain, text));
         it.take(FeedPart::Rows(rows.to_vec()));
         assert_eq!(seen(&it), ["  89abcd", "日本語の", "  理由"]);
@@ -352,6 +419,26 @@ mod tests {
         it.toggle_wrap();
         it.resize((80, 2));
         assert_eq!(seen(&it), ["0123456789abcd", "日本語の理由"]);
+    }
+
+    #[test]
+    fn cells_are_cut_in_their_columns_until_rows_are_wrapped() {
+        let mut it = Feed::new(Subject::Events(None), (20, 5));
+        let column = |head, least| FeedColumn { head, least };
+        it.take(FeedPart::Head(vec![column("AT", None), column("NAME", Some(6)), column("CAUSE", Some(7))]));
+        let rows = [["12:00", "a", "short"], ["12:01", "long-name", "because it ended"]];
+        let row = |cells: [&str; 3]| Row::of_cells(Tone::Plain, &cells.map(str::to_owned));
+        it.take(FeedPart::Rows(rows.map(row).to_vec()));
+        it.take(FeedPart::Rows(vec![Row::note(Tone::Bad, "no manager; start one")]));
+        assert_eq!(it.head().as_deref(), Some("AT     NAME    CAUSE"));
+        assert_eq!(
+            seen(&it),
+            ["12:00  a       short", "12:01  long-…  beca…", "— no manager; start", "  one —"]
+                .map(str::to_owned)
+        );
+        it.toggle_wrap();
+        it.resize((30, 5));
+        assert_eq!(seen(&it)[1..3], ["12:01  long-name  because it", "  ended"]);
     }
 
     #[test]
@@ -371,8 +458,9 @@ mod tests {
 
     #[test]
     fn a_head_takes_a_line_and_the_same_failure_is_shown_once() {
-        let mut it = feed(3, (20, 3));
-        it.take(FeedPart::Head("NAME".to_owned()));
+        let mut it = feed(0, (20, 3));
+        it.take(FeedPart::Head(vec![FeedColumn { head: "NAME", least: None }]));
+        add(&mut it, 1..4);
         assert_eq!(seen(&it), ["row 2", "row 3"]);
         for _ in 0..3 {
             it.take(FeedPart::Rows(vec![Row::note(Tone::Bad, "no manager")]));

@@ -1,14 +1,14 @@
 //! Follows what a feed shows, and turns log lines and events into rows. Failures become rows too: a feed goes on for as
 //! long as it is open, unless the manager refuses it.
 
-use super::feed::{FeedPart, FeedState, Row, Subject};
+use super::feed::{FeedColumn, FeedPart, FeedState, Row, Subject};
 use super::target::{Focus, Target};
 use crate::client::Client;
 use crate::item::Item;
 use crate::live::events::{self, EventPart, EventQuery};
 use crate::live::logs::{LogFollower, LogPart};
 use crate::live::{LOOK_EVERY, is_passing};
-use crate::output::{EVENTS, Lines, OutputArgs, TerminalStyle, Tone};
+use crate::output::{EVENTS, Tone, second};
 use crate::requests::path;
 use everwatch_api::{Event, LogLine};
 use everwatch_core::clock::{self, Timestamp};
@@ -134,7 +134,7 @@ async fn all_events(client: &Client, target: Option<&Target>, parts: &Sender<Fee
         Some(Target { what: Focus::Services, id, .. }) => format!("/v1/events?service={}", Client::part(id)),
     };
     let query = EventQuery { path, types: String::new(), limit: EVENTS_MAX };
-    let mut rows = EventRows::new();
+    let mut rows = EventRows::default();
     loop {
         let error = one_stream(client, &query, (&mut rows, parts)).await?;
         if !told(parts, &error).await? {
@@ -166,39 +166,50 @@ async fn one_stream(
     }
 }
 
-/// Turns events into rows of the table of `everwatch events`.
+/// Turns events into rows of the table of `everwatch events`, with the time of day. Another day than that of the row
+/// before, and than today, has a row of its own.
+#[derive(Default)]
 struct EventRows {
-    lines: Lines<Event>,
     /// The number of the last event.
     last: i64,
+    /// The day of the last row, as text.
+    day: Option<String>,
     begun: bool,
     lost: bool,
 }
 
 impl EventRows {
-    fn new() -> Self {
-        let paper = TerminalStyle { width: None, colours: false };
-        Self { lines: Lines::new(&EVENTS, &OutputArgs::default(), paper), last: 0, begun: false, lost: false }
-    }
-
     /// Events that are not shown yet, in their order.
     fn of_events(&mut self, events: &[Item<Event>], now: Timestamp) -> Vec<FeedPart> {
         let new: Vec<_> = events.iter().filter(|it| it.id > self.last).cloned().collect();
         self.last = new.iter().map(|it| it.id).max().unwrap_or(self.last);
-        let mut texts = Vec::new();
         let mut parts = Vec::new();
-        if std::mem::replace(&mut self.begun, true) {
-            texts = self.lines.rows(&new, now);
-        } else {
-            let page = self.lines.page(&new, now);
-            let mut page = page.lines().map(str::to_owned);
-            parts.extend(page.next().map(FeedPart::Head));
-            texts.extend(page);
+        if !std::mem::replace(&mut self.begun, true) {
+            let columns = EVENTS.heads().map(|(head, least)| FeedColumn { head, least });
+            parts.push(FeedPart::Head(columns.collect()));
         }
-        let tone = |it: &Item<Event>| Some(Tone::of(it.kind.as_str())).filter(|tone| *tone != Tone::Good);
-        let rows = texts.iter().zip(&new).map(|(text, it)| Row::new(tone(it).unwrap_or(Tone::Plain), text));
-        parts.push(FeedPart::Rows(rows.collect()));
+        let mut rows = Vec::new();
+        for it in &new {
+            self.event(it, now, &mut rows);
+        }
+        parts.push(FeedPart::Rows(rows));
         parts
+    }
+
+    fn event(&mut self, it: &Item<Event>, now: Timestamp, rows: &mut Vec<Row>) {
+        let (at, today) = (second(it.at), second(now));
+        let (day, time) = at.split_once('T').unwrap_or(("", &at));
+        let last = self.day.as_deref().or(today.split_once('T').map(|(today, _)| today));
+        if last != Some(day) {
+            rows.push(Row::note(Tone::Plain, day));
+        }
+        self.day = Some(day.to_owned());
+        let tone = Some(Tone::of(it.kind.as_str())).filter(|tone| *tone != Tone::Good);
+        let mut cells: Vec<_> = EVENTS.cells(it, now).collect();
+        if let Some(at) = cells.first_mut() {
+            time.trim_end_matches('Z').clone_into(at);
+        }
+        rows.push(Row::of_cells(tone.unwrap_or(Tone::Plain), &cells));
     }
 
     fn of(&mut self, parts: Vec<EventPart>, now: Timestamp) -> Vec<FeedPart> {
@@ -246,12 +257,14 @@ mod tests {
     /// The parts as lines: the state, the head of the table, and each row with its tone if it has one.
     fn shown(parts: &[FeedPart]) -> Vec<String> {
         let row = |row: &Row| match row.tone {
-            Tone::Plain => row.text.clone(),
-            tone => format!("{tone:?}: {}", row.text),
+            Tone::Plain => row.cells.join("|"),
+            tone => format!("{tone:?}: {}", row.cells.join("|")),
         };
         let lines = parts.iter().flat_map(|part| match part {
             FeedPart::Rows(rows) => rows.iter().map(row).collect(),
-            FeedPart::Head(head) => vec![format!("[{head}]")],
+            FeedPart::Head(columns) => {
+                vec![format!("[{}]", columns.iter().map(|it| it.head).collect::<Vec<_>>().join("|"))]
+            }
             FeedPart::State(state) => vec![format!("{state:?}")],
         });
         lines.collect()
@@ -295,15 +308,16 @@ mod tests {
 
     #[test]
     fn events_are_rows_of_one_table_and_none_is_shown_twice() {
-        let mut rows = EventRows::new();
+        let mut rows = EventRows::default();
         let history = [event(7, "started", ""), event(8, "service_lost", "no heartbeat")];
         let first = rows.of_events(&history, Timestamp(0));
         assert_eq!(
             shown(&first),
             [
-                "[AT                    EVENT         OBSERVER  SERVICE  CAUSE]",
-                "2026-11-21T13:35:26Z  started       -         -",
-                "Bad: 2026-11-21T13:35:26Z  service_lost  -         -        no heartbeat"
+                "[AT|EVENT|OBSERVER|SERVICE|CAUSE]",
+                "— 2026-11-21 —",
+                "13:35:26|started|-|-|",
+                "Bad: 13:35:26|service_lost|-|-|no heartbeat"
             ]
         );
         assert_eq!(shown(&rows.of(vec![EventPart::Opened], Timestamp(0))), ["Open"]);
@@ -313,17 +327,15 @@ mod tests {
         );
         // The list is read again, and contains events that are shown already.
         let again = rows.of_events(&[event(8, "service_lost", ""), event(9, "waiting", "x")], Timestamp(0));
-        assert_eq!(shown(&again), ["Wait: 2026-11-21T13:35:26Z  waiting       -         -        x"]);
+        assert_eq!(shown(&again), ["Wait: 13:35:26|waiting|-|-|x"]);
     }
 
     #[test]
     fn the_table_has_a_head_before_the_first_event() {
-        let mut rows = EventRows::new();
-        assert_eq!(shown(&rows.of_events(&[], Timestamp(0))), ["[AT  EVENT  OBSERVER  SERVICE  CAUSE]"]);
+        let mut rows = EventRows::default();
+        let noon = Timestamp(1_795_262_400_000);
+        assert_eq!(shown(&rows.of_events(&[], noon)), ["[AT|EVENT|OBSERVER|SERVICE|CAUSE]"]);
         let first = EventPart::Event(Box::new(event(1, "started", "")));
-        assert_eq!(
-            shown(&rows.of(vec![first], Timestamp(0))),
-            ["2026-11-21T13:35:26Z  started  -         -"]
-        );
+        assert_eq!(shown(&rows.of(vec![first], noon)), ["13:35:26|started|-|-|"], "the day is today");
     }
 }

@@ -16,6 +16,8 @@ impl Model {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return if key.code == KeyCode::Char('c') { vec![Effect::Quit] } else { Vec::new() };
         }
+        // The user has seen the message about the key before.
+        self.said = None;
         match std::mem::replace(&mut self.mode, Mode::Browse) {
             Mode::Browse if key.code == KeyCode::Char('?') => {
                 self.mode = Mode::Help;
@@ -128,7 +130,7 @@ impl Model {
     }
 
     fn filter(&mut self, filter: String) -> Vec<Effect> {
-        (self.observer, self.said) = (0, None);
+        self.observer = 0;
         let query = Query { filter, pages: Vec::new(), ..self.query.clone() };
         self.turn_to(query)
     }

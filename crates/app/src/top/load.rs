@@ -1,16 +1,17 @@
 //! Sends the model's requests to the manager: loads data and performs actions.
 
-use super::feed::wrapped;
 use super::model::{Query, Trouble, Verb, Wish};
 use super::seen::{Observer, Page, Pool, SafeMode, Seen, Service, Stats};
 use super::target::{Focus, Target};
 use super::timeline::Span;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{INCIDENTS, Lines, OutputArgs, Picture, TerminalStyle, Tone, TonedLine, cut, second};
+use crate::output::{
+    INCIDENTS_OF_DAY, INCIDENTS_SHORT, Lines, OutputArgs, Picture, TerminalStyle, Tone, TonedLine, cut,
+    second,
+};
 use crate::requests::{described_observer, described_service, path as path_of, service_path};
 use everwatch_api as api;
-use everwatch_core::clock;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use unicode_width::UnicodeWidthStr as _;
 
 /// A manager that takes longer to answer counts as unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// The width from which all columns of incidents fit.
+const INCIDENTS_WIDTH: usize = 98;
 
 pub(super) async fn screen(client: &Client, query: &Query) -> Result<Box<Seen>, Trouble> {
     let observers = path(query);
@@ -81,10 +84,10 @@ pub(super) fn pictured(
         lines.push(plain("no incidents"));
         return Ok(lines);
     }
-    let paper = TerminalStyle { width: None, colours: false };
-    let table = Lines::new(&INCIDENTS, &OutputArgs::default(), paper).page(&incidents, clock::now());
-    let rows = table.lines().flat_map(|row| wrapped(row, width));
-    lines.extend(rows.map(|row| vec![(Tone::Plain, row)]));
+    let paper = TerminalStyle { width: Some(width), colours: false };
+    let view = if width < INCIDENTS_WIDTH { &INCIDENTS_SHORT } else { &INCIDENTS_OF_DAY };
+    let table = Lines::new(view, &OutputArgs::default(), paper).page(&incidents, it.until);
+    lines.extend(table.lines().map(plain));
     Ok(lines)
 }
 

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 /// How many actions of the user may be in progress at once.
 const DOING_MAX: usize = 8;
-/// How long a message to the user stays on the screen.
-const SAID_FOR: Duration = Duration::from_secs(10);
+/// How long a message about a success, and one about a failure, stays on the screen if no key is pressed.
+const WELL_FOR: Duration = Duration::from_secs(5);
+const BADLY_FOR: Duration = Duration::from_secs(15);
 
 /// Which observers are shown: filter, order, number of rows, and pages. A page starts after its cursor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -170,6 +171,15 @@ pub(super) enum Said {
     Badly(String),
 }
 
+impl Said {
+    fn stays(&self) -> Duration {
+        match self {
+            Self::Well(_) => WELL_FOR,
+            Self::Badly(_) => BADLY_FOR,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) server: String,
@@ -235,9 +245,8 @@ impl Model {
             Input::Changed => self.load(),
             Input::Tick(now) => {
                 self.now = now;
-                if now.since(self.said_at) > SAID_FOR {
-                    self.said = None;
-                }
+                let age = now.since(self.said_at);
+                self.said.take_if(|said| age >= said.stays());
                 self.timeline_if_due()
             }
             Input::Loaded(query, outcome) => self.on_loaded(&query, outcome),
@@ -290,13 +299,23 @@ impl Model {
             }
             Err(Trouble::Refused(why)) => {
                 self.link = Link::Up;
-                self.say(Said::Badly(why));
-                self.query.pages.clear();
+                self.on_refused(query, why);
             }
         }
         let mut effects = if self.load_again { self.load() } else { Vec::new() };
         effects.extend(self.describe_again());
         effects
+    }
+
+    /// Shows the refusal. A filter or order that is refused does not replace the one whose observers are shown.
+    fn on_refused(&mut self, query: &Query, why: String) {
+        let is_new_filter = query.filter != self.shown.filter;
+        self.say(Said::Badly(if is_new_filter { format!("filter {}: {why}", query.filter) } else { why }));
+        self.query.pages.clear();
+        // The user may have chosen another filter meanwhile.
+        if (&query.filter, query.sort) == (&self.query.filter, self.query.sort) {
+            self.query = Query { rows: self.query.rows, ..self.shown.clone() };
+        }
     }
 
     /// Shows the loaded data. The same object stays selected, even if its row has moved.
@@ -369,16 +388,16 @@ impl Model {
         Vec::new()
     }
 
-    /// Performs an action. Asks for confirmation first if an accidental key press would do much damage.
+    /// Performs an action. Asks for confirmation first if an accidental key press would end a run.
     pub(super) fn wish(&mut self, verb: Verb) -> Vec<Effect> {
         let Some(target) = self.selected(self.focus) else { return Vec::new() };
         let wish = Wish { target, verb };
         match verb {
-            Verb::Delete | Verb::Drain => {
+            Verb::Delete | Verb::Pause | Verb::Restart | Verb::Move | Verb::Drain => {
                 self.mode = Mode::Asking(wish);
                 Vec::new()
             }
-            _ => self.carry_out(wish),
+            Verb::Resume | Verb::Retry | Verb::Cordon | Verb::Uncordon => self.carry_out(wish),
         }
     }
 

@@ -27,17 +27,16 @@ impl Span {
         }
     }
 
-    fn longer(self) -> Self {
-        match self {
-            Self::QuarterHour => Self::Hour,
-            Self::Hour | Self::Day => Self::Day,
-        }
-    }
-
-    fn shorter(self) -> Self {
-        match self {
-            Self::Day => Self::Hour,
-            Self::Hour | Self::QuarterHour => Self::QuarterHour,
+    /// The next longer or shorter span, or why there is none.
+    fn next(self, step: Zoom) -> Result<Self, &'static str> {
+        match (self, step) {
+            (Self::QuarterHour, Zoom::Longer) | (Self::Day, Zoom::Shorter) => Ok(Self::Hour),
+            (Self::Hour, Zoom::Longer) => Ok(Self::Day),
+            (Self::Hour, Zoom::Shorter) => Ok(Self::QuarterHour),
+            (Self::Day, Zoom::Longer) => Err("24 hours are the longest timeline: - shows a shorter one"),
+            (Self::QuarterHour, Zoom::Shorter) => {
+                Err("15 minutes are the shortest timeline: + shows a longer one")
+            }
         }
     }
 
@@ -49,6 +48,12 @@ impl Span {
             Self::Day => 60,
         })
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Zoom {
+    Longer,
+    Shorter,
 }
 
 #[derive(Debug)]
@@ -90,11 +95,10 @@ impl TimelineView {
         Some(self.span)
     }
 
-    pub(super) fn choose(&mut self, longer: bool) {
-        let span = if longer { self.span.longer() } else { self.span.shorter() };
-        if span != self.span {
-            (self.span, self.requested_at) = (span, None);
-        }
+    /// Chooses another span; fails with a message at the longest and at the shortest.
+    pub(super) fn choose(&mut self, step: Zoom) -> Result<(), &'static str> {
+        (self.span, self.requested_at) = (self.span.next(step)?, None);
+        Ok(())
     }
 
     pub(super) fn resize(&mut self, room: (usize, usize)) {

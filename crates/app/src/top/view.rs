@@ -5,19 +5,22 @@ mod rows;
 mod views;
 
 use super::body::Body;
+use super::feed::wrapped;
 use super::model::{Link, Mode, Model, Said};
 use super::seen::{Seen, Stats};
-use crate::output::{Tone, age, line};
+use crate::output::{Tone, age, cut, line};
 use everwatch_core::record::health::Health;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect, Size};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::widgets::{Clear, Paragraph};
 
 /// The lines that are always present: three of the header, two titles, two column heads, the message and the
 /// keys.
 const FIXED: u16 = 9;
+/// How many lines a message takes at most.
+const MESSAGE_LINES: usize = 4;
 /// The smallest size at which the screen is readable.
 const LEAST: Size = Size { width: 40, height: 12 };
 
@@ -88,7 +91,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, colours: bool) {
         Body::Feed(feed) => views::feed(frame, middle, feed, paint),
         Body::Timeline(timeline) => views::timeline(frame, middle, timeline, paint),
     }
-    frame.render_widget(Paragraph::new(message_line(model, paint)), message);
+    draw_message(frame, message, model, paint);
     frame.render_widget(Paragraph::new(overlays::keys(model, usize::from(keys.width), paint)), keys);
     let middle = Rect { height: area.height - 4, y: 3, ..area };
     match &model.mode {
@@ -118,13 +121,62 @@ fn draw_header(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) {
         Span::styled(format!("  {}", model.server), paint.dim()),
     ]);
     let [first, second, third] = Layout::vertical([Constraint::Length(1); 3]).areas(area);
-    frame.render_widget(Paragraph::new(title), first);
     let width = u16::try_from(link.width()).unwrap_or(u16::MAX).min(first.width);
+    let room = usize::from(first.width.saturating_sub(width + 2));
+    frame.render_widget(Paragraph::new(cut_line(title, room)), first);
     frame.render_widget(Paragraph::new(link), Rect { x: first.right() - width, width, ..first });
     if let Some(seen) = &model.seen {
-        frame.render_widget(Paragraph::new(counts(seen, paint)), second);
-        frame.render_widget(Paragraph::new(capacity(seen, usize::from(area.width), paint)), third);
+        let room = usize::from(area.width);
+        frame.render_widget(Paragraph::new(cut_line(counts(seen, paint), room)), second);
+        frame.render_widget(Paragraph::new(cut_line(capacity(seen, room, paint), room)), third);
     }
+}
+
+/// Shortens a line to at most `width` columns, with … in place of the rest.
+fn cut_line(line: Line<'static>, width: usize) -> Line<'static> {
+    if line.width() <= width {
+        return line;
+    }
+    let (mut spans, mut room) = (Vec::new(), width);
+    for span in line.spans {
+        // What follows needs a column for the …, even if this span fits exactly.
+        let shown = if span.width() < room {
+            span.content.into_owned()
+        } else {
+            cut(&format!("{} ", span.content), room)
+        };
+        let is_last = shown.ends_with('…') || room == 0;
+        room = room.saturating_sub(Span::raw(shown.as_str()).width());
+        spans.push(Span::styled(shown, span.style));
+        if is_last {
+            break;
+        }
+    }
+    Line::from(spans).style(line.style)
+}
+
+/// The message at the bottom; one that is too long covers the lines above.
+fn draw_message(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) {
+    let message = message_line(model, paint);
+    let width = usize::from(area.width);
+    let is_typed = matches!(model.mode, Mode::Typing(_));
+    if is_typed || message.width() <= width {
+        frame.render_widget(Paragraph::new(cut_line(message, width)), area);
+        return;
+    }
+    let text: String = message.spans.iter().map(|span| span.content.as_ref()).collect();
+    let mut lines = wrapped(&text, width);
+    if lines.len() > MESSAGE_LINES {
+        lines.truncate(MESSAGE_LINES);
+        if let Some(last) = lines.last_mut() {
+            *last = cut(&format!("{last} …"), width);
+        }
+    }
+    let more = u16::try_from(lines.len()).unwrap_or(1).saturating_sub(1);
+    let area = Rect { y: area.y.saturating_sub(more), height: area.height + more, ..area };
+    frame.render_widget(Clear, area);
+    let lines: Vec<_> = lines.into_iter().map(Line::raw).collect();
+    frame.render_widget(Paragraph::new(lines).style(message.style), area);
 }
 
 /// Counts observers by health, or by status if they are not meant to run; leaves out zero counts.

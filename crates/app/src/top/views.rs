@@ -4,7 +4,7 @@ use super::body::Body;
 use super::feed::{Feed, FeedPart, Subject};
 use super::model::{Effect, Model, Said, Trouble};
 use super::target::{Focus, Target};
-use super::timeline::{Span, TimelineView};
+use super::timeline::{Span, TimelineView, Zoom};
 use crate::output::TonedLine;
 use crossterm::event::KeyCode;
 
@@ -66,7 +66,9 @@ impl Model {
             Body::Lists => {}
             Body::Feed(feed) => feed_key(feed, key),
             Body::Timeline(timeline) => {
-                timeline_key(timeline, key);
+                if let Err(limit) = timeline_key(timeline, key) {
+                    self.say(Said::Badly(limit.to_owned()));
+                }
                 return self.timeline_if_due();
             }
         }
@@ -121,12 +123,12 @@ fn feed_key(feed: &mut Feed, key: KeyCode) {
     }
 }
 
-fn timeline_key(timeline: &mut TimelineView, key: KeyCode) {
+fn timeline_key(timeline: &mut TimelineView, key: KeyCode) -> Result<(), &'static str> {
     let (from, page) = (timeline.from, timeline.page());
     match key {
         // `=` is the key of `+` without Shift.
-        KeyCode::Char('+' | '=') => timeline.choose(true),
-        KeyCode::Char('-') => timeline.choose(false),
+        KeyCode::Char('+' | '=') => timeline.choose(Zoom::Longer)?,
+        KeyCode::Char('-') => timeline.choose(Zoom::Shorter)?,
         KeyCode::Up | KeyCode::Char('k') => timeline.scroll_to(from.saturating_sub(1)),
         KeyCode::Down | KeyCode::Char('j') => timeline.scroll_to(from + 1),
         KeyCode::PageUp => timeline.scroll_to(from.saturating_sub(page)),
@@ -135,4 +137,5 @@ fn timeline_key(timeline: &mut TimelineView, key: KeyCode) {
         KeyCode::End | KeyCode::Char('G') => timeline.scroll_to(usize::MAX),
         _ => {}
     }
+    Ok(())
 }

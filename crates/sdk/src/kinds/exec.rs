@@ -53,7 +53,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exec {
-    /// The program and its arguments. The program is an absolute path that `[service.exec] allow` lists.
+    /// The program and its arguments. The program is an absolute path that `[service.exec] allow` lists; if `allow` contains `*`,
+    /// any program, found by `PATH` if it is not an absolute path.
     #[schemars(length(min = 1, max = 1000))]
     argv: Vec<String>,
     /// Environment variables that `[service.exec] env_allow` lists.

@@ -2,6 +2,7 @@
 
 use super::{aligned, line};
 use everwatch_api::Kind;
+use everwatch_core::clock::DURATION_FORMAT;
 use serde_json::{Map, Value, json};
 
 /// A kind, with each member of its spec.
@@ -56,6 +57,9 @@ fn type_of(schema: &Value, member: &Value) -> String {
     if let Some(values) = member["enum"].as_array() {
         return values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" | ");
     }
+    if member["format"] == DURATION_FORMAT {
+        return "duration, for example 30s".to_owned();
+    }
     match &member["type"] {
         Value::String(one) => match member["format"].as_str() {
             Some(format) => format!("{one} ({format})"),
@@ -86,4 +90,18 @@ fn example(schema: &Value) -> String {
     };
     let needed = members.filter(|(name, _)| is_required(schema, name));
     Value::Object(needed.map(|(name, member)| (name.clone(), value(member))).collect()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_a_type() {
+        for kind in [json!("string"), json!(["string", "null"])] {
+            let member = json!({"type": kind, "format": DURATION_FORMAT});
+            assert_eq!(type_of(&json!({}), &member), "duration, for example 30s");
+        }
+        assert_eq!(type_of(&json!({}), &json!({"type": "string", "format": "uri"})), "string (uri)");
+    }
 }

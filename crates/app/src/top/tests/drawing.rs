@@ -1,7 +1,7 @@
 //! What is drawn, on a narrow and a wide terminal.
 
 use super::*;
-use crate::top::model::Mode;
+use crate::top::model::{Mode, Said};
 use crate::top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -117,4 +117,40 @@ fn the_selected_service_is_in_sight_among_many() {
     press(&mut model, KeyCode::PageDown);
     let drawn = drawn(&mut model, (80, 24));
     assert!(drawn.contains("▸ service-099") && drawn.contains("of 100"), "{drawn}");
+}
+
+#[test]
+fn a_question_says_what_happens() {
+    for (key, expected) in [('p', "Pause feed-1?"), ('R', "Restart feed-1?"), ('m', "Move feed-1?")] {
+        let mut model = showing(seen(some(), None));
+        press(&mut model, KeyCode::Char(key));
+        let drawn = drawn(&mut model, (80, 24));
+        assert!(drawn.contains(expected) && drawn.contains("It stops"), "{drawn}");
+    }
+}
+
+#[test]
+fn a_long_message_takes_several_lines_and_longer_ones_end_in_dots() {
+    let mut model = showing(seen(some(), None));
+    let cure = "check that it runs, or set --server";
+    model.say(Said::Badly(format!("{} {cure}", "no manager answers at this address;".repeat(3))));
+    let whole = drawn(&mut model, (80, 24));
+    assert!(whole.contains(cure), "{whole}");
+    model.say(Said::Badly("one word after another ".repeat(40)));
+    let cut = drawn(&mut model, (80, 24));
+    let row = cut.lines().rev().nth(1).unwrap().trim_end_matches('"').trim_end();
+    assert!(row.ends_with('…'), "{cut}");
+}
+
+#[test]
+fn lines_that_are_too_wide_end_in_dots() {
+    let mut model = Model::new(&format!("https://{}", "manager.".repeat(20)), NOW);
+    model.on(Input::Rows(20));
+    loaded(&mut model, seen(some(), None));
+    let drawn = drawn(&mut model, (40, 24));
+    let rows: Vec<_> = drawn.lines().map(|row| row.trim_matches('"').trim_end()).collect();
+    assert!(rows[0].contains("…  live"), "{drawn}");
+    for row in [rows[1], rows[2], rows[4]] {
+        assert!(row.ends_with('…'), "{row}\n{drawn}");
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::drawing::drawn;
 use super::*;
-use crate::output::Tone;
-use crate::top::feed::{FeedPart, FeedState, Row, Subject};
+use crate::output::{EVENTS, Tone};
+use crate::top::feed::{FeedColumn, FeedPart, FeedState, Row, Subject};
 use crate::top::load::pictured;
 use crate::top::timeline::Span;
 use crate::top::view;
@@ -80,14 +80,22 @@ fn events_fill_the_screen() {
     let mut model = showing(seen(some(), None));
     types(&mut model, "E");
     let events = Subject::Events(None);
-    let head = "AT                    EVENT         OBSERVER  SERVICE   CAUSE";
-    model.on(Input::Fed(events.clone(), FeedPart::Head(head.to_owned())));
-    let rows = (10..50).map(|number| match number % 9 {
-        4 => Row::new(Tone::Bad, &format!("2027-01-15T12:00:{number}Z  service_lost  -         amber     its process ended with signal 9 and its observers move")),
-        _ => Row::new(Tone::Plain, &format!("2027-01-15T12:00:{number}Z  started       feed-{number}   basalt    gap 1.2 s")),
+    let columns = EVENTS.heads().map(|(head, least)| FeedColumn { head, least });
+    model.on(Input::Fed(events.clone(), FeedPart::Head(columns.collect())));
+    let row = |tone, cells: [&str; 5]| Row::of_cells(tone, &cells.map(str::to_owned));
+    let lost = "its process ended with signal 9 and its observers move";
+    let rows = (10..50).map(|number| match (format!("12:00:{number}"), number % 9) {
+        (at, 4) => row(Tone::Bad, [&at, "service_lost", "-", "amber", lost]),
+        (at, 5) => row(
+            Tone::Plain,
+            [&at, "started", "a-name-of-forty-letters-that-fills-columns", "basalt", "gap 1.2 s"],
+        ),
+        (at, _) => row(Tone::Plain, [&at, "started", &format!("feed-{number}"), "basalt", "gap 1.2 s"]),
     });
     arrives(&mut model, &events, FeedState::Open, rows.collect());
-    insta::assert_snapshot!(both(&mut model));
+    let cut = both(&mut model);
+    types(&mut model, "w");
+    insta::assert_snapshot!(format!("{cut}\n{}", at(&mut model, (80, 24))));
 }
 
 /// Two services; the first dies in the middle, and the second takes over its observers.

@@ -11,9 +11,7 @@ fn wish(what: Focus, name: &str, verb: Verb) -> Effect {
 fn every_verb_is_about_the_selected_row() {
     let mut model = showing(seen(some(), None));
     press(&mut model, KeyCode::Down);
-    for (key, verb) in
-        [('p', Verb::Pause), ('r', Verb::Resume), ('R', Verb::Restart), ('m', Verb::Move), ('t', Verb::Retry)]
-    {
+    for (key, verb) in [('r', Verb::Resume), ('t', Verb::Retry)] {
         assert_eq!(types(&mut model, &key.to_string()), [wish(Focus::Observers, "feed-2", verb)]);
     }
     assert_eq!(types(&mut model, "cuD"), [], "these are for services");
@@ -26,8 +24,14 @@ fn every_verb_is_about_the_selected_row() {
 }
 
 #[test]
-fn a_delete_and_a_drain_are_asked_for_and_only_an_answer_is_an_answer() {
+fn what_ends_runs_is_asked_for_and_only_an_answer_is_an_answer() {
     let mut model = showing(seen(some(), None));
+    for (key, verb) in [('p', Verb::Pause), ('R', Verb::Restart), ('m', Verb::Move)] {
+        assert_eq!(types(&mut model, &key.to_string()), [], "{verb:?}");
+        assert_eq!(types(&mut model, "n"), [], "{verb:?}");
+        let key = format!("{key}y");
+        assert_eq!(types(&mut model, &key), [wish(Focus::Observers, "feed-1", verb)]);
+    }
     assert_eq!(types(&mut model, "d"), []);
     assert!(matches!(model.mode, Mode::Asking(_)));
     assert_eq!(press(&mut model, KeyCode::Enter), []);
@@ -133,8 +137,29 @@ fn a_filter_that_is_refused_is_told_and_what_was_seen_stays() {
     press(&mut model, KeyCode::Enter);
     let query = model.query.clone();
     model.on(Input::Loaded(query, Err(Trouble::Refused("`Tired` is not a status".to_owned()))));
-    assert_eq!(model.said, Some(Said::Badly("`Tired` is not a status".to_owned())));
+    assert_eq!(model.said, Some(Said::Badly("filter status=Tired: `Tired` is not a status".to_owned())));
     assert_eq!((model.seen.is_some(), &model.link), (true, &Link::Up));
+}
+
+#[test]
+fn a_filter_that_is_refused_leaves_the_one_before_in_force() {
+    let mut model = showing(seen(some(), None));
+    types(&mut model, "/feed");
+    press(&mut model, KeyCode::Enter);
+    loaded(&mut model, seen(some(), None));
+    types(&mut model, "/ status=Tired");
+    press(&mut model, KeyCode::Enter);
+    let refused = model.query.clone();
+    let why = || Err(Trouble::Refused("`Tired` is not a status".to_owned()));
+    model.on(Input::Loaded(refused.clone(), why()));
+    let former = Query { rows: 20, filter: "feed".to_owned(), ..Query::default() };
+    assert_eq!((&model.query, model.is_turning()), (&former, false));
+    assert_eq!(model.on(Input::Changed), [Effect::Load(former)]);
+    // A filter that the user has chosen meanwhile stays.
+    types(&mut model, "/x");
+    press(&mut model, KeyCode::Enter);
+    model.on(Input::Loaded(refused, why()));
+    assert_eq!(model.query.filter, "feedx");
 }
 
 #[test]
@@ -180,13 +205,32 @@ fn details_are_asked_for_again_with_every_look_and_left_by_escape() {
 #[test]
 fn what_was_done_is_told_for_a_while_and_not_too_much_is_under_way() {
     let mut model = showing(seen(some(), None));
-    let asked = Wish { target: target(Focus::Observers, "feed-1"), verb: Verb::Pause };
-    assert_eq!(types(&mut model, "pppppppppp").len(), 8);
+    let asked = Wish { target: target(Focus::Observers, "feed-1"), verb: Verb::Resume };
+    assert_eq!(types(&mut model, "rrrrrrrrrr").len(), 8);
     assert!(matches!(&model.said, Some(Said::Badly(why)) if why.contains("under way")));
-    model.on(Input::Done(asked, Ok("Processing pausing".to_owned())));
-    assert_eq!(model.said, Some(Said::Well("pause feed-1: Processing pausing".to_owned())));
-    assert_eq!(types(&mut model, "p").len(), 1);
-    model.on(Input::Tick(Timestamp(NOW.0 + 11_000)));
+    model.on(Input::Done(asked.clone(), Ok("Created resuming".to_owned())));
+    assert_eq!(model.said, Some(Said::Well("resume feed-1: Created resuming".to_owned())));
+    assert_eq!(types(&mut model, "r").len(), 1);
+    model.on(Input::Tick(Timestamp(NOW.0 + 5_000)));
+    assert_eq!(model.said, None);
+    model.on(Input::Done(asked, Err(Trouble::Refused("it is running".to_owned()))));
+    model.on(Input::Tick(Timestamp(NOW.0 + 19_000)));
+    assert_eq!(
+        model.said,
+        Some(Said::Badly("resume feed-1: it is running".to_owned())),
+        "errors stay longer"
+    );
+    model.on(Input::Tick(Timestamp(NOW.0 + 20_000)));
+    assert_eq!(model.said, None);
+}
+
+#[test]
+fn a_message_vanishes_with_the_next_key() {
+    let mut model = showing(seen(some(), None));
+    press(&mut model, KeyCode::Tab);
+    types(&mut model, "u");
+    assert_eq!(model.said, Some(Said::Well("uncordon amber …".to_owned())));
+    press(&mut model, KeyCode::Down);
     assert_eq!(model.said, None);
 }
 

@@ -45,6 +45,7 @@ fn a_log_is_followed_read_back_and_left() {
     arrives(&mut model, &log, &["a", "b", "c", "d"]);
     assert_eq!(visible(&model), ["b", "c", "d"]);
     press(&mut model, KeyCode::Up);
+    assert_eq!(feed(&model).progress(), "paused, 1 line below");
     arrives(&mut model, &log, &["e"]);
     assert_eq!(visible(&model), ["a", "b", "c"]);
     assert_eq!(feed(&model).progress(), "paused, 2 lines below");
@@ -166,8 +167,17 @@ fn the_timeline_is_requested_for_a_span_and_again_when_it_is_old() {
     assert_eq!(shown(&model), ["e"]);
     assert_eq!(types(&mut model, "="), [Effect::Timeline(Span::Day)]);
     model.on(Input::Timeline(Span::Day, lines("day")));
-    assert_eq!(types(&mut model, "+T"), [], "it is the longest, and open");
+    assert_eq!(types(&mut model, "T"), [], "it is open");
+    assert_eq!(types(&mut model, "+"), []);
+    let told = |model: &Model| match &model.said {
+        Some(Said::Badly(why)) => why.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(told(&model).starts_with("24 hours are the longest"), "{}", told(&model));
     assert_eq!(types(&mut model, "-"), [Effect::Timeline(Span::Hour)]);
+    assert_eq!(model.said, None);
+    types(&mut model, "--");
+    assert!(told(&model).starts_with("15 minutes are the shortest"), "{}", told(&model));
     assert_eq!(press(&mut model, KeyCode::Esc), []);
     assert_eq!(model.on(Input::Tick(Timestamp(NOW.0 + 99_000))), [], "it is closed");
 }

@@ -1,6 +1,7 @@
 //! Draws the overlays above the lists, and the line of keys at the bottom.
 
 use super::Paint;
+use crate::output::cut;
 use crate::top::body::Body;
 use crate::top::feed::Subject;
 use crate::top::model::{Mode, Model, Verb, Wish};
@@ -22,11 +23,11 @@ Everywhere
 Observers
   /  filter: part of a name, or status= kind= pool= service= label=value
   s  sort by name or by age              l  log             Esc  clear filter
-  p  pause            r  resume          R  restart         m  move
-  t  retry (if failed)                   d  delete (asks first)
+  p  pause            R  restart         m  move            d  delete
+  r  resume           t  retry (if failed)
 Services
   c  cordon: accept no more observers    u  uncordon        o  its observers
-  D  drain: hand over all (asks first)
+  D  drain: hand over all                p R m d D ask before they act
 
 Logs, events and timeline
   f  follow new lines, or pause          w  wrap or cut     G  last line
@@ -112,9 +113,14 @@ fn centred(area: Rect, width: u16, height: u16) -> Rect {
 
 pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, wish: &Wish, paint: Paint) {
     let name = &wish.target.name;
-    let (question, what) = match wish.verb {
-        Verb::Drain => (format!("Drain {name}?"), "It hands over all observers and accepts no new ones."),
-        _ => (format!("{} {name}?", capitalised(wish.verb.word())), "This cannot be undone."),
+    let question = format!("{} {name}?", capitalised(wish.verb.word()));
+    let what = match wish.verb {
+        Verb::Delete => "This cannot be undone.",
+        Verb::Pause => "It stops, and runs again only after a resume.",
+        Verb::Restart => "It stops, and starts again.",
+        Verb::Move => "It stops, and starts on another service.",
+        Verb::Drain => "It hands over all observers and accepts no new ones.",
+        Verb::Resume | Verb::Retry | Verb::Cordon | Verb::Uncordon => "",
     };
     let area = centred(area, 60, 6);
     let lines = vec![
@@ -145,7 +151,9 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, shown: (&Target, &str, 
         block =
             block.title_bottom(Line::raw(format!(" lines {}–{last} of {all} ", from + 1)).right_aligned());
     }
-    let lines: Vec<_> = text.lines().skip(from).take(room).map(|it| Line::raw(format!(" {it}"))).collect();
+    let width = usize::from(area.width.saturating_sub(3));
+    let shown = text.lines().skip(from).take(room);
+    let lines: Vec<_> = shown.map(|it| Line::raw(format!(" {}", cut(it, width)))).collect();
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }

@@ -1,6 +1,6 @@
 //! Draws the two lists. Only the visible rows are laid out.
 
-use super::{Paint, bar, fullness, number};
+use super::{Paint, bar, cut_line, fullness, number};
 use crate::output::{Tone, age, cut, line};
 use crate::top::model::Model;
 use crate::top::seen::{Observer, Service};
@@ -102,7 +102,12 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
         ];
         lines.push(row(spans, at == model.service, focused));
     }
-    lines
+    fitting(lines, width)
+}
+
+/// Lines that end in … where they are too wide.
+fn fitting(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
+    lines.into_iter().map(|line| cut_line(line, width)).collect()
 }
 
 fn note(it: &Service) -> String {
@@ -179,7 +184,7 @@ pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'st
         ];
         lines.push(row(spans, at == model.observer, focused));
     }
-    lines
+    fitting(lines, width)
 }
 
 /// The health, or the status if the observer is not meant to run.

@@ -37,7 +37,7 @@ pub(super) fn feed(frame: &mut Frame<'_>, area: Rect, feed: &Feed, paint: Paint)
     if let Some(position) = feed.position() {
         block = block.title_bottom(Line::raw(format!(" {position} ")).right_aligned());
     }
-    let head = (!feed.head.is_empty()).then(|| Line::styled(format!(" {}", feed.head), paint.dim()));
+    let head = feed.head().map(|head| Line::styled(format!(" {head}"), paint.dim()));
     let rows = feed.visible();
     let rows = rows.into_iter().map(|(tone, text)| Line::styled(format!(" {text}"), paint.tone(tone)));
     let lines: Vec<_> = head.into_iter().chain(rows).collect();
