@@ -1,6 +1,8 @@
 //! What each command does, and with which code it ends.
 
 mod access;
+mod acting;
+mod answers;
 mod apply;
 mod batch;
 mod bench;

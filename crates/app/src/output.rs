@@ -19,11 +19,14 @@ pub(crate) use describe::{
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Lines, Tone, View, cut};
-pub(crate) use timeline::{Picture, TonedLine};
+pub(crate) use timeline::{Head, Picture, TonedLine};
 pub(crate) use views::{
     AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, INCIDENTS, KINDS, LIMITS, MEMBERS, NAMESPACES, OBSERVERS,
     PARKED, POOLS, RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES, TOKENS, VERSIONS,
 };
+
+#[cfg(test)]
+pub(crate) use tests::observer as an_observer;
 
 use crate::item::Item;
 use everwatch_core::clock::{self, Timestamp};
@@ -191,6 +194,12 @@ pub(crate) fn structured_list<T: Serialize>(items: &[Item<T>], shown: &OutputArg
 /// As YAML, without a newline at its end.
 pub(crate) fn yaml<T: Serialize>(it: &T) -> anyhow::Result<String> {
     Ok(serde_saphyr::to_string(it)?.trim_end().to_owned())
+}
+
+/// A number of things: `1 observer`, `2 observers`.
+pub(crate) fn counted(number: impl Into<u64>, noun: &str) -> String {
+    let number = number.into();
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Writes a line of an answer. A closed pipe, as after `head`, is not a failure.

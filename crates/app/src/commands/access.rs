@@ -6,13 +6,16 @@ use crate::cli::{AccessRole as Role, Audit, Context, Login, Token};
 use crate::client::{Client, Failure};
 use crate::contexts::{Contexts, Known};
 use crate::item::Item;
-use crate::output::{self, AUDIT, Output, ROLES, TOKENS, note, print, yaml};
+use crate::output::{self, AUDIT, Output, ROLES, TOKENS, counted, note, print, yaml};
+use crate::spelling::advice;
 use anyhow::Context as _;
 use everwatch_api as api;
 use reqwest::Method;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
+
+const TOKENS_OF_ALL: &str = "/v1/tokens?limit=1000";
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
@@ -30,12 +33,16 @@ pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
         Token::Rotate { token, overlap, expires_in } => {
             let body = serde_json::to_value(api::Rotation { overlap, expires_in })?;
             let path = format!("/v1/tokens/{}/rotate", Client::part(&token));
-            secret(&client.send(Method::POST, &path, Some(&body)).await?);
+            secret(
+                &hinted(client, (TOKENS_OF_ALL, &token), client.send(Method::POST, &path, Some(&body)))
+                    .await?,
+            );
             Ok(())
         }
         Token::Revoke { token } => {
-            client.order(Method::DELETE, &format!("/v1/tokens/{}", Client::part(&token)), None).await?;
-            print(&format!("{token} revoked"));
+            let path = format!("/v1/tokens/{}", Client::part(&token));
+            hinted(client, (TOKENS_OF_ALL, &token), client.order(Method::DELETE, &path, None)).await?;
+            print(&format!("token {token} is revoked"));
             Ok(())
         }
     }
@@ -72,12 +79,13 @@ pub(crate) async fn roles(server: &str, verb: Role) -> anyhow::Result<()> {
         Role::Apply { role, file } => {
             let body = document(&file)?;
             let it: api::Role = client.send(Method::PUT, &path(&role), Some(&body)).await?;
-            print(&format!("role {} applied: {} grants", it.name, it.grants.len()));
+            print(&format!("role {} is applied: {}", it.name, counted(it.grants.len() as u64, "grant")));
             Ok(())
         }
         Role::Delete { role } => {
-            client.order(Method::DELETE, &path(&role), None).await?;
-            print(&format!("role {role} deleted"));
+            let path = path(&role);
+            hinted(client, ("/v1/roles", &role), client.order(Method::DELETE, &path, None)).await?;
+            print(&format!("role {role} is deleted"));
             Ok(())
         }
     }
@@ -233,7 +241,7 @@ pub(crate) fn contexts(verb: Context) -> anyhow::Result<()> {
             check(&contexts, &context)?;
             contexts.contexts.remove(&context);
             contexts.current = contexts.current.filter(|current| *current != context);
-            print(&format!("context {context} deleted"));
+            print(&format!("context {context} is deleted"));
         }
     }
     contexts.save()
@@ -243,7 +251,7 @@ fn check(contexts: &Contexts, name: &str) -> anyhow::Result<()> {
     if contexts.contexts.contains_key(name) {
         return Ok(());
     }
-    let known = contexts.contexts.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let known = if known.is_empty() { "there are none" } else { &known };
-    Err(Failure::NotFound(format!("there is no context {name}; contexts: {known}")).into())
+    let known: Vec<&str> = contexts.contexts.keys().map(String::as_str).collect();
+    let advice = advice(name, "contexts", &known);
+    Err(Failure::NotFound(format!("there is no context `{name}`; {advice}")).into())
 }

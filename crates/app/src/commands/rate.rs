@@ -5,7 +5,7 @@ use super::unknown::hinted;
 use crate::cli::Rate;
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, RATES, print};
+use crate::output::{self, RATES, counted, print};
 use everwatch_api as api;
 use reqwest::Method;
 
@@ -25,11 +25,12 @@ pub(crate) async fn run(server: &str, verb: Rate) -> anyhow::Result<()> {
             let settings = api::RateSettings { permits, per, burst };
             let body = serde_json::to_value(settings)?;
             let it: api::Rate = client.send(Method::PUT, &path(&key), Some(&body)).await?;
-            print(&told(&it));
+            print(&format!("rate {}", told(&it)));
         }
         Rate::Delete { key } => {
-            client.order(Method::DELETE, &path(&key), None).await?;
-            print(&format!("{key} deleted"));
+            let list = "/v1/rates?limit=1000";
+            hinted(client, (list, &key), client.order(Method::DELETE, &path(&key), None)).await?;
+            print(&format!("rate {key} is deleted"));
         }
     }
     Ok(())
@@ -41,7 +42,8 @@ fn path(key: &str) -> String {
 
 fn told(it: &api::Rate) -> String {
     let api::Rate { key, permits, per, burst, at_once, .. } = it;
-    format!("{key}: {permits} permits per {per}, burst {burst}, at most {at_once} at once")
+    let permits = counted(*permits, "permit");
+    format!("{key}: {permits} per {per}, burst {burst}, at most {at_once} at once")
 }
 
 fn described(it: &api::Rate) -> String {

@@ -2,11 +2,11 @@
 
 use super::observer::read_json;
 use super::operations;
-use super::unknown::hinted;
+use super::unknown::{Named, explained, hinted};
 use crate::cli::{OutputArgs, Rollout, Start};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, MEMBERS, ROLLOUTS, TerminalStyle, print};
+use crate::output::{self, MEMBERS, ROLLOUTS, TerminalStyle, counted, print};
 use everwatch_api::{self as api, Listed, RolloutMember};
 use everwatch_core::clock;
 use everwatch_core::rollout::MemberState;
@@ -17,20 +17,19 @@ use serde_json::{Map, Value, json};
 const TOLD: usize = 15;
 /// The most members of one page.
 const PAGE: usize = 1000;
-/// The most rollouts of a list.
-const ALL: u32 = 200;
+/// The list of rollouts, as long as managers make it.
+const ROLLOUTS_OF_ALL: &str = "/v1/rollouts?limit=200";
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Rollout) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     match verb {
         Rollout::Start(asked) => start(client, *asked).await,
-        Rollout::List(watched) => {
-            operations::list(client, &format!("/v1/rollouts?limit={ALL}"), &ROLLOUTS, &watched).await
-        }
+        Rollout::List(watched) => operations::list(client, ROLLOUTS_OF_ALL, &ROLLOUTS, &watched).await,
         Rollout::Describe { name, shown } => describe(client, &name, &shown).await,
         Rollout::Members { name, state, shown } => {
-            output::show(&MEMBERS, &members(client, &name, &state, usize::MAX).await?, &shown)
+            let found = members(client, &name, &state, usize::MAX);
+            output::show(&MEMBERS, &hinted(client, (ROLLOUTS_OF_ALL, &name), found).await?, &shown)
         }
         Rollout::Pause { name } => order(client, &name, "pause").await,
         Rollout::Resume { name } => order(client, &name, "resume").await,
@@ -45,13 +44,15 @@ fn path(name: &str) -> String {
 
 fn told(it: &api::Rollout) -> String {
     let over = it.members - it.counts.get(&MemberState::Pending).copied().unwrap_or(0);
-    format!("{} {}, {over} of {} observers {}", it.name, it.state, it.members, it.reason)
-        .trim_end()
-        .to_owned()
+    let (name, state, members) = (&it.name, it.state, counted(it.members, "observer"));
+    let reason = if it.reason.is_empty() { String::new() } else { format!("; {}", it.reason) };
+    format!("rollout {name} is {state}: {over} of {members} changed{reason}")
 }
 
 async fn order(client: &Client, name: &str, verb: &str) -> anyhow::Result<()> {
-    let it: api::Rollout = client.send(Method::POST, &format!("{}/{verb}", path(name)), None).await?;
+    let path = format!("{}/{verb}", path(name));
+    let it: api::Rollout =
+        hinted(client, (ROLLOUTS_OF_ALL, name), client.send(Method::POST, &path, None)).await?;
     print(&told(&it));
     Ok(())
 }
@@ -82,6 +83,8 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
         members.insert("name".to_owned(), json!(name));
     }
     let started = client.send(Method::POST, "/v1/rollouts", Some(&body)).await;
+    let (kind, pool) = (body["selector"]["kind"].as_str(), body["selector"]["pool"].as_str());
+    let started = explained(client, Named { kind, pool, service: None }, started).await;
     let it: api::Rollout = started.map_err(|error| in_flags(error, asked.patch.is_some()))?;
     print(&told(&it));
     Ok(())
@@ -179,8 +182,7 @@ async fn members(
 
 async fn describe(client: &Client, name: &str, shown: &OutputArgs) -> anyhow::Result<()> {
     use MemberState::{Changed, Failed, Reverting, Skipped};
-    let list = format!("/v1/rollouts?limit={ALL}");
-    let it: Item<api::Rollout> = hinted(client, (&list, name), client.read(&path(name))).await?;
+    let it: Item<api::Rollout> = hinted(client, (ROLLOUTS_OF_ALL, name), client.read(&path(name))).await?;
     if output::structured(&it, shown)? {
         return Ok(());
     }
