@@ -56,6 +56,11 @@ const COMPLETION_EXAMPLES: &str = "Examples:
 
 For names, the script runs everwatch with the manager, token and namespace of the environment, the context, or the command line. It waits at most 1 s, and completes no names if it does not get them. Bash splits words at `:` and `=`, so there, name the manager in the environment or a context.";
 
+const STATUS_EXAMPLES: &str = "Examples:
+  everwatch status
+  everwatch status -o jsonpath={.stats.health.running}
+  everwatch status -o custom-columns=VERSION:.version,HELD:.stats.held,CAPACITY:.stats.capacity";
+
 /// Everwatch: the orchestrator for tasks that never end.
 #[derive(Debug, Parser)]
 #[command(name = "everwatch", version, after_help = EXIT_CODES)]
@@ -85,6 +90,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Run(Role),
     /// Show the health of the deployment: observers, capacity, failure tolerance, what is in progress, and problems
+    #[command(after_help = STATUS_EXAMPLES)]
     Status(OutputArgs),
     /// Create, show, change and delete observers
     #[command(subcommand, aliases = ["obs", "observers"])]
@@ -197,8 +203,9 @@ pub(crate) enum Command {
     },
     /// Check a local process; exit 0 if it is healthy
     Health {
-        /// Check this URL instead of the configured manager, such as http://127.0.0.1:7700/readyz
-        #[arg(long)]
+        /// Check this URL instead of the manager that --server or the configuration names, such as
+        /// http://127.0.0.1:7700/readyz
+        #[arg(long, conflicts_with = "server")]
         url: Option<String>,
     },
 }

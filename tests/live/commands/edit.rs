@@ -41,7 +41,7 @@ async fn a_definition_is_changed_in_an_editor_and_no_change_is_lost() {
     assert!(code == Some(0) && said.contains("definition version 2"), "{said}");
     assert!(said.contains("- /spec/every: \"2s\"\n+ /spec/every: \"3s\""), "{said}");
     let (code, said) = edit(&dev, "true");
-    assert_eq!((code, said.as_str()), (Some(0), "one unchanged\n"));
+    assert_eq!((code, said.as_str()), (Some(0), "observer one is unchanged\n"));
 
     // What the manager refuses is kept.
     let (code, said) = edit(&dev, "sed -i s/3s/soon/");

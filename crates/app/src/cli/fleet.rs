@@ -87,7 +87,7 @@ impl Drain {
     const EXAMPLES: &'static str = "Examples:
   everwatch service drain s1 --wait 5m                     only while other services have room
   everwatch service drain s1 --per-second 20 --within 10m
-  everwatch service drain s1 s2 --wait 10m                 both at once: neither takes the observers of the other";
+  everwatch service drain s1 s2 --wait 10m                 both at the same time";
 }
 
 #[derive(Debug, Subcommand)]

@@ -38,7 +38,7 @@ pub(crate) struct Create {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) weight: Option<u16>,
     /// Key of a limit that it counts towards, such as account-42; may be repeated
-    #[arg(long = "limit", value_name = "KEY")]
+    #[arg(long = "limit-key", alias = "limit", value_name = "KEY")]
     pub(crate) limits: Vec<String>,
     /// Earliest time at which it may start: RFC 3339, or relative to now, such as +10m
     #[arg(long, value_name = "TIME", value_parser = later)]

@@ -177,7 +177,7 @@ pub(super) async fn delete(
             let sent = client.send(method, &path, None);
             let it: Observer = hinted(client, (unknown::OBSERVERS, name), sent).await?;
             Ok(match (dry_run, is_alone) {
-                (true, _) => format!("observer {} would be deleted ({})", it.name, it.status),
+                (true, _) => format!("observer {} would be deleted; current status: {}", it.name, it.status),
                 (false, true) => Action::Delete.told_alone(&it),
                 (false, false) => Action::Delete.told(&it),
             })

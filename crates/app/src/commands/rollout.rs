@@ -62,6 +62,7 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
         Some(given) => read_json("patch", given)?,
         None => patch_of(&asked.set)?,
     };
+    let given = if asked.patch.is_some() { PatchFlags::Patch } else { PatchFlags::Set(&asked.set) };
     let selector = api::RolloutSelector {
         label_selector: asked.labels.selector(),
         labels: asked.labels.labels.into_iter().collect(),
@@ -85,35 +86,55 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
     let started = client.send(Method::POST, "/v1/rollouts", Some(&body)).await;
     let (kind, pool) = (body["selector"]["kind"].as_str(), body["selector"]["pool"].as_str());
     let started = explained(client, Named { kind, pool, service: None }, started).await;
-    let it: api::Rollout = started.map_err(|error| in_flags(error, asked.patch.is_some()))?;
+    let it: api::Rollout = started.map_err(|error| in_flags(error, &given))?;
     print(&told(&it));
     Ok(())
 }
 
+/// The flags that give the patch.
+enum PatchFlags<'a> {
+    Patch,
+    Set(&'a [String]),
+}
+
+impl PatchFlags<'_> {
+    /// The flag that an error about the whole patch is about: the only one, or the one whose member the error names.
+    fn of_text(&self, text: &str) -> String {
+        let Self::Set(set) = self else { return "--patch".to_owned() };
+        let words: Vec<&str> = text.split(|it: char| !it.is_alphanumeric() && it != '_').collect();
+        let is_named = |given: &&String| given.split(['.', '=']).next().is_some_and(|it| words.contains(&it));
+        let found = match set {
+            [only] => Some(only),
+            several => several.iter().find(is_named),
+        };
+        found.map_or_else(|| "--set".to_owned(), |given| format!("--set {given}"))
+    }
+}
+
 /// The refusal of a rollout, with the flags of the command instead of the members of the request.
-fn in_flags(error: anyhow::Error, is_patch: bool) -> anyhow::Error {
+fn in_flags(error: anyhow::Error, given: &PatchFlags<'_>) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) => {
-            let text = text_in_flags(&failure.to_string(), is_patch);
+            let text = text_in_flags(&failure.to_string(), given);
             failure.replaced(text).into()
         }
         Err(error) => error,
     }
 }
 
-fn text_in_flags(text: &str, is_patch: bool) -> String {
+fn text_in_flags(text: &str, given: &PatchFlags<'_>) -> String {
     let members = "labels, label_selector, namespace, kind, pool, status and q";
     let flags = "--label, --selector, --namespace, --kind, --pool, --status and --query";
     let text = text.replace(members, flags);
     let word = |word: &str| {
         let name = word.trim_end_matches([':', ';', ',']);
-        flag_of(name, is_patch).map(|flag| format!("{flag}{}", &word[name.len()..]))
+        flag_of(name, (&text, given)).map(|flag| format!("{flag}{}", &word[name.len()..]))
     };
     text.split(' ').map(|it| word(it).unwrap_or_else(|| it.to_owned())).collect::<Vec<_>>().join(" ")
 }
 
 /// The flag that sets this member of the request.
-fn flag_of(member: &str, is_patch: bool) -> Option<String> {
+fn flag_of(member: &str, (text, given): (&str, &PatchFlags<'_>)) -> Option<String> {
     let flag = match member {
         "/name" => "NAME",
         "/max_parallel" => "--max-parallel",
@@ -128,12 +149,12 @@ fn flag_of(member: &str, is_patch: bool) -> Option<String> {
         "/selector/pool" => "--pool",
         "/selector/status" => "--status",
         "/selector/q" => "--query",
-        "/patch" => return Some(if is_patch { "--patch" } else { "--set" }.to_owned()),
+        "/patch" => return Some(given.of_text(text)),
         _ => {
             let inner = member.strip_prefix("/patch/")?;
-            return Some(match is_patch {
-                true => format!("--patch /{inner}"),
-                false => format!("--set {}", inner.replace('/', ".")),
+            return Some(match given {
+                PatchFlags::Patch => format!("--patch /{inner}"),
+                PatchFlags::Set(_) => format!("--set {}", inner.replace('/', ".")),
             });
         }
     };
@@ -219,9 +240,18 @@ mod tests {
             ("the body is wrong\n  /name: too long", "the body is wrong\n  NAME: too long", None),
             ("observer x is a member of rollout y", "observer x is a member of rollout y", None),
         ] {
-            assert_eq!(text_in_flags(told, false), by_set);
-            assert_eq!(text_in_flags(told, true), by_patch.unwrap_or(by_set));
+            assert_eq!(text_in_flags(told, &PatchFlags::Set(&[])), by_set);
+            assert_eq!(text_in_flags(told, &PatchFlags::Patch), by_patch.unwrap_or(by_set));
         }
+        let set = ["priority=1", "sepc.every=5s"].map(str::to_owned);
+        let told = "/patch has an unknown member `sepc`";
+        let named = "--set sepc.every=5s has an unknown member `sepc`";
+        assert_eq!(text_in_flags(told, &PatchFlags::Set(&set)), named);
+        assert_eq!(text_in_flags("/patch is wrong", &PatchFlags::Set(&set)), "--set is wrong");
+        assert_eq!(
+            text_in_flags("/patch is wrong", &PatchFlags::Set(&set[..1])),
+            "--set priority=1 is wrong"
+        );
     }
 
     #[test]
