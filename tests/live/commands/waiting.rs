@@ -119,7 +119,7 @@ async fn a_command_waits_for_its_effect() {
 async fn a_wait_ends_with_the_code_for_a_time_out() {
     let dev = Dev::start(1, 9).await;
     let spec = json!({"argv": ["/bin/sleep", "600"], "ready": {"line": "ready"}});
-    assert_eq!(create(&dev, "never", &spec, "").await.0, Some(0));
+    assert_eq!(create(&dev, "never", &spec, "--on-full queue").await.0, Some(0));
     for words in ["observer restart never --wait 2s", "observer resume never --wait 2s"] {
         let (code, _, beside) = dev.run(words);
         assert!(code == Some(5) && beside.contains("after 2s, not running"), "{words}: {code:?} {beside}");
