@@ -138,7 +138,7 @@ async fn the_commands_log_in_create_tokens_and_show_the_audit_log() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600, "only its user can read it");
     let role = "grants:\n  - verbs: [\"observers:*\"]\n    pools: [team-a]\n  - verbs: [\"kinds:read\"]\n";
-    said(run(&["role", "apply", "team-a", "-f", "-"], role), 0, "role team-a applied: 2 grants");
+    said(run(&["role", "apply", "team-a", "-f", "-"], role), 0, "role team-a is applied: 2 grants");
     said(run(&["role", "apply", "team-b", "-f", "-"], "grants: [{verbs: [fly]}]"), 2, "`fly` is not a verb");
     said(run(&["role", "list"], ""), 0, "team-a");
     said(run(&["role", "get", "team-a"], ""), 0, "- team-a");
@@ -159,7 +159,7 @@ async fn the_commands_log_in_create_tokens_and_show_the_audit_log() {
     said(run(&["audit", "list", "--principal", "jane"], ""), 0, "services:operate");
     said(run(&["token", "rotate", "jane", "--overlap", "0s"], ""), 0, "ewt_");
     said(jane(&["whoami"]), 7, "no token is known");
-    said(run(&["token", "revoke", "jane"], ""), 0, "jane revoked");
+    said(run(&["token", "revoke", "jane"], ""), 0, "token jane is revoked");
     said(run(&["token", "list"], ""), 0, "revoked");
     said(run(&["role", "delete", "team-a"], ""), 0, "deleted");
     said(run(&["context", "use", "none"], ""), 3, "contexts: test");

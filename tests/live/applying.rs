@@ -48,7 +48,7 @@ async fn files_make_change_and_end_observers() {
 
     write(&folder, "one.yaml", "name: two\nkind: ticker\nlabels: {app: x}\nspec: {every: 3s}\n");
     let (_, said) = apply(&cluster, &["-f", at, "--prune", "-l", "app=x", "--dry-run"]);
-    assert!(said.contains("two changed: spec") && said.contains("one deleted"), "{said}");
+    assert!(said.contains("two is changed: spec") && said.contains("one is deleted"), "{said}");
     let (code, said) = apply(&cluster, &["-f", at, "--prune", "-l", "app=x"]);
     assert!(said.contains("0 created, 1 changed, 1 unchanged, 1 deleted"), "{said}");
     assert_eq!(code, Some(0));
@@ -130,7 +130,9 @@ async fn what_is_wrong_with_a_file_is_said_and_does_not_stop_the_others() {
     let (code, said) = apply(&cluster, &["-f", at]);
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("good created") && said.contains("bad failed") && said.contains("nobody-has-this"),
+        said.contains("observer good is created")
+            && said.contains("bad failed")
+            && said.contains("nobody-has-this"),
         "{said}"
     );
 }

@@ -4,6 +4,7 @@ mod bulk;
 mod chaos;
 mod completion;
 mod edit;
+mod examples;
 mod forms;
 mod new;
 mod reading;
@@ -135,13 +136,19 @@ async fn several_names_are_worked_on_and_the_first_failure_decides() {
     let dev = Dev::start(1, 5).await;
     let (code, said, _) =
         dev.run("observer create one --kind ticker --label app=x --overlap forbid --grace 3s --wait 20s");
-    assert_eq!((code, said.as_str()), (Some(0), "one Processing (running)\n"));
+    assert_eq!((code, said.as_str()), (Some(0), "observer one is Processing (running)\n"));
     let it = dev.api.observer("one").await;
     assert_eq!((it.overlap, it.grace.as_str()), (Overlap::Forbid, "3s"));
-    assert_eq!(dev.run("observer create two --kind ticker --paused").1, "two Paused\n");
+    assert_eq!(
+        dev.run("observer create two --kind ticker --paused").1,
+        "observer two is created (Paused); see `everwatch observer get two`\n"
+    );
     let (code, said, beside) = dev.run("observer pause one none two");
     assert_eq!(code, Some(3), "{said} {beside}");
-    assert!(said.contains("one ") && said.contains("two Paused"), "{said}");
+    assert!(
+        said.contains("observer one is asked to pause") && said.contains("observer two is paused"),
+        "{said}"
+    );
     assert!(
         beside.contains("none: there is no observer `none` in namespace default")
             && beside.contains("2 of 3 done, 1 failed"),
@@ -155,7 +162,7 @@ async fn several_names_are_worked_on_and_the_first_failure_decides() {
     );
     dev.api.until_status("two", "Paused").await;
     let (code, said, _) = dev.run("observer delete one two --wait 20s");
-    assert_eq!((code, said.as_str()), (Some(0), "one Deleted\ntwo Deleted\n"));
+    assert_eq!((code, said.as_str()), (Some(0), "observer one is deleted\nobserver two is deleted\n"));
 }
 
 #[tokio::test]

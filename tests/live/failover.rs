@@ -66,7 +66,9 @@ async fn observers_of_a_killed_service_run_elsewhere_once_at_a_time() {
 async fn a_killed_service_is_lost_as_soon_as_its_observers_run_elsewhere() {
     for (version, url) in brokers() {
         let mut cluster = Cluster::new("soon").on(&url).with_test_kinds();
-        cluster.extra.push(("EVERWATCH_MANAGER__LOST_AFTER".to_owned(), "10m".to_owned()));
+        for key in ["EVERWATCH_MANAGER__LOST_AFTER", "EVERWATCH_MANAGER__ORPHAN_AFTER"] {
+            cluster.extra.push((key.to_owned(), "10m".to_owned()));
+        }
         cluster.manager().await;
         for name in ["a", "b"] {
             cluster.service(name, 4).await;

@@ -209,7 +209,7 @@ async fn a_pool_that_nothing_uses_is_deleted_by_all_managers() {
     cluster.api.until_status("two", "Deleted").await;
     wait_for("the manager to delete the pool", || async {
         let deleted = cluster.command(&["pool", "delete", "gpu"]);
-        if deleted == (Some(0), "pool gpu deleted\n".to_owned()) {
+        if deleted == (Some(0), "pool gpu is deleted\n".to_owned()) {
             Ok(())
         } else {
             Err(format!("{deleted:?}"))

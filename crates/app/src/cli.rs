@@ -32,7 +32,7 @@ pub(crate) use logs::{LogOutput, Logs};
 pub(crate) use moment::Moment;
 pub(crate) use namespace::Namespace;
 pub(crate) use new::New;
-pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, NoOutput, Selection, Wait};
+pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, NoOutput, Selection, Wait, WaitFor};
 pub(crate) use rate::Rate;
 pub(crate) use rollout::{Rollout, Start};
 pub(crate) use timeline::Timeline;
@@ -55,6 +55,11 @@ const COMPLETION_EXAMPLES: &str = "Examples:
   everwatch completion fish > ~/.config/fish/completions/everwatch.fish
 
 For names, the script runs everwatch with the manager, token and namespace of the environment, the context, or the command line. It waits at most 1 s, and completes no names if it does not get them. Bash splits words at `:` and `=`, so there, name the manager in the environment or a context.";
+
+const STATUS_EXAMPLES: &str = "Examples:
+  everwatch status
+  everwatch status -o jsonpath={.stats.health.running}
+  everwatch status -o custom-columns=VERSION:.version,HELD:.stats.held,CAPACITY:.stats.capacity";
 
 /// Everwatch: the orchestrator for tasks that never end.
 #[derive(Debug, Parser)]
@@ -85,6 +90,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Run(Role),
     /// Show the health of the deployment: observers, capacity, failure tolerance, what is in progress, and problems
+    #[command(after_help = STATUS_EXAMPLES)]
     Status(OutputArgs),
     /// Create, show, change and delete observers
     #[command(subcommand, aliases = ["obs", "observers"])]
@@ -197,8 +203,9 @@ pub(crate) enum Command {
     },
     /// Check a local process; exit 0 if it is healthy
     Health {
-        /// Check this URL instead of the configured manager, such as http://127.0.0.1:7700/readyz
-        #[arg(long)]
+        /// Check this URL instead of the manager that --server or the configuration names, such as
+        /// http://127.0.0.1:7700/readyz
+        #[arg(long, conflicts_with = "server")]
         url: Option<String>,
     },
 }
@@ -306,13 +313,28 @@ pub(crate) enum Observer {
     Retry(Selection),
     /// Pause observers: stop them until they are resumed
     #[command(after_help = Selection::EXAMPLES)]
-    Pause(Selection),
+    Pause {
+        #[command(flatten)]
+        chosen: Selection,
+        #[command(flatten)]
+        wait: WaitFor,
+    },
     /// Resume paused observers
     #[command(after_help = Selection::EXAMPLES)]
-    Resume(Selection),
+    Resume {
+        #[command(flatten)]
+        chosen: Selection,
+        #[command(flatten)]
+        wait: WaitFor,
+    },
     /// Restart observers: stop their runs and start new ones
     #[command(after_help = Selection::EXAMPLES)]
-    Restart(Selection),
+    Restart {
+        #[command(flatten)]
+        chosen: Selection,
+        #[command(flatten)]
+        wait: WaitFor,
+    },
     /// Start an execution of scheduled observers now
     Trigger(Names),
     /// Show when an observer executes next
@@ -364,6 +386,8 @@ pub(crate) enum Observer {
         /// Move them to this service of their pool. The manager refuses if it has no room; if others take the room meanwhile, another service takes them
         #[arg(long = "to", value_name = "SERVICE", conflicts_with = "pool")]
         service: Option<String>,
+        #[command(flatten)]
+        wait: WaitFor,
     },
     /// Show the output of observers
     #[command(after_help = Logs::EXAMPLES)]
@@ -385,6 +409,9 @@ pub(crate) struct Events {
     /// Show only events of this service (name or id)
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
+    /// Show only events of the observers, 100 at most, whose labels match now, as with `observer list --selector`
+    #[arg(short = 'l', long = "selector", value_name = "SELECTOR", value_parser = observer::selector, conflicts_with_all = ["observer", "service"])]
+    pub(crate) selectors: Vec<String>,
     /// Also show the individual events behind each summary
     #[arg(long)]
     pub(crate) details: bool,
@@ -396,6 +423,7 @@ impl Events {
     const EXAMPLES: &'static str = "Examples:
   everwatch events -f
   everwatch events --type failed,service_lost --limit 100 -o wide
+  everwatch events --since 10m -l team=prices
   everwatch events -f -o json | jq -r .text";
 }
 
@@ -408,9 +436,12 @@ pub(crate) struct EventPart {
     /// Show only events of these types (comma-separated), such as started,failed
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// Number of past events to show first
-    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) limit: u32,
+    /// Show only events from this time on: RFC 3339, or how long ago, such as 10m
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Moment>,
+    /// Maximum number of past events, of which the newest are shown: 1 to 1000 [default: 20, with --since 1000]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: Option<u32>,
     #[command(flatten)]
     pub(crate) shown: OutputArgs,
 }

@@ -2,13 +2,14 @@
 
 use crate::contexts::Contexts;
 pub(crate) use crate::failure::Failure;
+use crate::failure::start;
 use crate::output::{line, note};
 use crate::trust::{explain, innermost, trusting};
 use everwatch_core::wire::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH};
 use reqwest::{Method, RequestBuilder};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -141,9 +142,12 @@ impl Client {
 
     fn answer<T: DeserializeOwned>(&self, asked: &str, text: &str) -> anyhow::Result<T> {
         Ok(serde_json::from_str(text).map_err(|error| {
+            if serde_json::from_str::<IgnoredAny>(text).is_err() {
+                return Failure::no_manager(&self.server, &format!("{asked}: {}", start(text)));
+            }
             Failure::Failed(format!(
                 "the manager at {} answered {asked} with what this version ({}) cannot read: {error}; \
-                 use the `everwatch` of its version",
+                 check that --server names a manager, and use the `everwatch` of its version",
                 self.server,
                 env!("CARGO_PKG_VERSION")
             ))
@@ -184,7 +188,7 @@ impl Client {
         if (200..300).contains(&status) {
             Ok((text, headers))
         } else {
-            Err(Failure::of_answer(status, &text).into())
+            Err(Failure::of_answer(&self.server, status, &text).into())
         }
     }
 }
@@ -204,7 +208,7 @@ impl Client {
             200 => Ok(response),
             _ => {
                 let text = response.text().await.map_err(|error| self.unreachable(&error))?;
-                Err(Failure::of_answer(status, &text).into())
+                Err(Failure::of_answer(&self.server, status, &text).into())
             }
         }
     }

@@ -1,6 +1,8 @@
 //! What each command does, and with which code it ends.
 
 mod access;
+mod acting;
+mod answers;
 mod apply;
 mod batch;
 mod bench;
@@ -71,6 +73,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             roles::configured(config.as_deref()).and_then(|settings| bench::fleet(&settings, count))
         }
         Command::Health { url } => {
+            let url = url.or_else(|| given.as_deref().map(health::of_server));
             roles::configured(config.as_deref()).and_then(|settings| health::run(&settings, url))
         }
         Command::Migrate { restored } => {

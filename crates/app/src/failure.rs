@@ -1,5 +1,6 @@
 //! How commands fail. Each kind of failure has its own exit code, on which scripts rely.
 
+use crate::output::line;
 use crate::wording::sentence;
 use everwatch_api::ProblemBody;
 use everwatch_core::observer::definition::FieldError;
@@ -93,13 +94,24 @@ impl Failure {
         }
     }
 
-    /// A failure from any response that is not a success. A proxy may send a response whose body is not a
-    /// problem body.
-    pub(crate) fn of_answer(status: u16, text: &str) -> Self {
+    /// A failure from any response of this server that is not a success. A proxy, or a server that is no manager, may send a
+    /// response whose body is not a problem body.
+    pub(crate) fn of_answer(server: &str, status: u16, text: &str) -> Self {
         match serde_json::from_str::<ProblemBody>(text) {
             Ok(problem) => Self::of_problem(&ProblemBody { status, ..problem }),
-            Err(_) => Self::of_status(status, text.to_owned()),
+            Err(_) if matches!(status, 401 | 403) => {
+                Self::of_status(status, format!("{}: {}", server, start(text)))
+            }
+            Err(_) => Self::no_manager(server, &format!("HTTP {status}: {}", start(text))),
         }
+    }
+
+    /// What answers at this URL is not a manager.
+    pub(crate) fn no_manager(server: &str, answer: &str) -> Self {
+        Self::Failed(format!(
+            "the server at {server} did not answer as an Everwatch manager does ({answer}): check --server, EVERWATCH_SERVER \
+             and the context"
+        ))
     }
 
     fn of_status(status: u16, told: String) -> Self {
@@ -116,16 +128,43 @@ impl Failure {
     }
 }
 
+/// The longest part of a foreign response in an error, in characters.
+const START: usize = 80;
+
+/// The start of a response, on one line.
+pub(crate) fn start(text: &str) -> String {
+    let told = line(text);
+    let told = told.trim();
+    match told.char_indices().nth(START) {
+        Some((at, _)) => format!("{}…", &told[..at]),
+        None if told.is_empty() => "an empty body".to_owned(),
+        None => told.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_is_no_manager_is_named() {
+        let page = format!("<!DOCTYPE html>\n<p>{}", "x".repeat(200));
+        let failure = Failure::of_answer("http://a:1", 404, &page);
+        let told = failure.to_string();
+        assert_eq!(failure.exit_code(), 1, "the object may exist");
+        assert!(told.starts_with(
+            "the server at http://a:1 did not answer as an Everwatch manager does (HTTP 404: <!DOCTYPE html>"
+        ));
+        assert!(told.contains("check --server") && told.chars().count() < 300, "{told}");
+        assert_eq!(Failure::of_answer("http://a:1", 403, "no").exit_code(), 7, "a proxy may refuse");
+    }
 
     #[test]
     fn an_error_of_a_member_is_printed_once() {
         let told = |detail: &str| {
             let body = serde_json::json!({"type": "", "title": "", "status": 422, "code": "invalid", "detail": detail,
                 "instance": "", "errors": [{"pointer": "/grace", "detail": "at most 1h"}]});
-            Failure::of_answer(422, &body.to_string()).to_string()
+            Failure::of_answer("http://a:1", 422, &body.to_string()).to_string()
         };
         assert_eq!(told("/grace at most 1h; /kind is missing"), "/grace at most 1h; /kind is missing");
         assert_eq!(told("the body is not valid"), "the body is not valid\n  /grace: at most 1h");
@@ -136,7 +175,7 @@ mod tests {
         let told = |detail: &str, error: &str| {
             let body = serde_json::json!({"type": "", "title": "", "status": 422, "code": "invalid", "detail": detail,
                 "instance": "", "errors": [{"pointer": "/retry", "detail": error}]});
-            Failure::of_answer(422, &body.to_string()).to_string()
+            Failure::of_answer("http://a:1", 422, &body.to_string()).to_string()
         };
         let missing = "missing field `kind`";
         assert_eq!(

@@ -11,7 +11,7 @@ mod tests;
 mod timeline;
 mod views;
 
-pub(crate) use cells::{age, counted, line, second};
+pub(crate) use cells::{age, line, second};
 pub(crate) use describe::{
     batch as describe_batch, kind as describe_kind, observer as describe_observer, pool as describe_pool,
     rollout as describe_rollout, schedule, service as describe_service,
@@ -19,12 +19,15 @@ pub(crate) use describe::{
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Lines, Tone, View, cut, shrink};
-pub(crate) use timeline::{Picture, TonedLine};
+pub(crate) use timeline::{Head, Picture, TonedLine};
 pub(crate) use views::{
     AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, INCIDENTS, INCIDENTS_OF_DAY, INCIDENTS_SHORT, KINDS,
     LIMITS, MEMBERS, NAMESPACES, OBSERVERS, PARKED, POOLS, RATES, REBALANCE, ROLES, ROLLOUTS, SERVICES,
     TOKENS, VERSIONS,
 };
+
+#[cfg(test)]
+pub(crate) use tests::observer as an_observer;
 
 use crate::item::Item;
 use everwatch_core::clock::{self, Timestamp};
@@ -192,6 +195,12 @@ pub(crate) fn structured_list<T: Serialize>(items: &[Item<T>], shown: &OutputArg
 /// As YAML, without a newline at its end.
 pub(crate) fn yaml<T: Serialize>(it: &T) -> anyhow::Result<String> {
     Ok(serde_saphyr::to_string(it)?.trim_end().to_owned())
+}
+
+/// A number of things: `1 observer`, `2 observers`.
+pub(crate) fn counted(number: impl Into<u64>, noun: &str) -> String {
+    let number = number.into();
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Writes a line of an answer. A closed pipe, as after `head`, is not a failure.

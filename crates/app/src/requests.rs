@@ -9,11 +9,6 @@ use everwatch_core::clock;
 /// The most observers of one page.
 const PAGE: usize = 1000;
 
-pub(crate) fn told(name: &str, it: &Observer) -> String {
-    let status = it.status.as_str();
-    if it.reason.is_empty() { format!("{name} {status}") } else { format!("{name} {status}: {}", it.reason) }
-}
-
 /// Reads all pages of a query, up to `most` observers.
 pub(crate) async fn all(
     client: &Client,

@@ -123,7 +123,7 @@ async fn incarnations(
             End::Stopped => return Ok(()),
             End::Replaced(why) => return Err(RunError::MustBeReplaced(why)),
             End::Killed => {
-                tracing::warn!(service = %id, "killed; starts again in 5 s");
+                tracing::warn!(service = %id, name = %settings.name, "killed; starts again in 5 s");
                 comes_last = false;
                 wait(Duration::from_secs(5), &handle).await;
             }

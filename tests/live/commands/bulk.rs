@@ -34,7 +34,7 @@ async fn without_a_terminal_the_count_is_said_or_nothing_happens() {
         dev.api.until_status(name, "Paused").await;
     }
     let (code, said, beside) = dev.run("observer restart -l app=x --yes");
-    assert!(code == Some(4) && said.starts_with("one "), "{said} {beside}");
+    assert!(code == Some(4) && said.starts_with("observer one is asked to restart "), "{said} {beside}");
     assert!(
         beside.contains("two is Paused: resume it") && beside.contains("1 of 3 done, 2 failed"),
         "{beside}"
@@ -43,7 +43,11 @@ async fn without_a_terminal_the_count_is_said_or_nothing_happens() {
     let (code, said, _) = dev.run("observer delete -l app=x --dry-run");
     assert!(code == Some(0) && said.contains("two would be deleted; current status: Paused"), "{said}");
     let (code, said, beside) = dev.run("observer delete -l app=x --yes --wait 30s");
-    assert_eq!((code, said.matches(" Deleted").count()), (Some(0), 5), "two are at once: {said} {beside}");
+    assert_eq!(
+        (code, said.matches(" is deleted\n").count()),
+        (Some(0), 5),
+        "two are at once: {said} {beside}"
+    );
     assert_eq!(dev.run("observer list -o name").1, "other\n");
     assert_eq!(dev.run("observer delete -l app=x"), (Some(0), String::new(), "no observers\n".to_owned()));
 }

@@ -38,10 +38,10 @@ async fn a_definition_is_changed_in_an_editor_and_no_change_is_lost() {
     let one = async || dev.api.read::<Observer>("/v1/observers/one").await;
 
     let (code, said) = edit(&dev, "sed -i s/2s/3s/");
-    assert!(code == Some(0) && said.contains("definition version 2"), "{said}");
+    assert!(code == Some(0) && said.contains("its definition has version 2"), "{said}");
     assert!(said.contains("- /spec/every: \"2s\"\n+ /spec/every: \"3s\""), "{said}");
     let (code, said) = edit(&dev, "true");
-    assert_eq!((code, said.as_str()), (Some(0), "one unchanged\n"));
+    assert_eq!((code, said.as_str()), (Some(0), "observer one is unchanged\n"));
 
     // What the manager refuses is kept.
     let (code, said) = edit(&dev, "sed -i s/3s/soon/");

@@ -5,6 +5,9 @@ use everwatch_api::LogLine;
 use everwatch_tests::dev::Dev;
 use everwatch_tests::wait::wait_for;
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::sync::Mutex;
 
 async fn tickers(names: &[&str]) -> Dev {
@@ -110,11 +113,18 @@ async fn a_misspelled_name_is_not_only_an_empty_answer() {
         ("service list --pool defualt", "did you mean `default`?"),
         ("observer list --service servcie-1", "there is no service `servcie-1`; did you mean `service-1`?"),
         ("observer pause --service servcie-1 --yes", "did you mean `service-1`?"),
+        ("rebalance plan --pool defualt", "did you mean `default`?"),
+        ("rebalance apply --pool defualt", "did you mean `default`?"),
+        ("rollout start --kind tikcer --set priority=1", "did you mean `ticker`?"),
+        ("timeline --service servcie-1", "did you mean `service-1`?"),
+        ("observer delete --pool defualt --dry-run", "did you mean `default`?"),
         ("observer list -n defualt", "there is no namespace `defualt`; did you mean `default`?"),
     ] {
         let (code, _, beside) = dev.run(words);
-        assert!(code == Some(0) && beside.contains(told), "{words}: {beside}");
+        assert!(code == Some(3) && beside.contains(told), "{words}: {code:?} {beside}");
     }
+    // The answer stays what programs read.
+    assert_eq!(dev.run("observer list --kind tikcer -o json").1, "[]\n");
     // The names exist: nothing matches.
     for words in [
         "observer list --kind ticker --status Failed",
@@ -149,6 +159,38 @@ async fn a_name_that_does_not_exist_names_a_similar_one() {
         ("pool describe defualt", 3, "did you mean `default`?"),
         ("rate describe opneai", 3, "did you mean `openai`?"),
         ("namespace describe defualt", 3, "did you mean `default`?"),
+        ("observer pause pirces", 3, "did you mean `prices`?"),
+        ("observer pause prices pirces", 3, "pirces: there is no observer `pirces`; did you mean `prices`?"),
+        ("observer delete pirces", 3, "did you mean `prices`?"),
+        ("observer delete pirces --dry-run", 3, "did you mean `prices`?"),
+        ("observer wait pirces --for status=Paused", 3, "did you mean `prices`?"),
+        ("observer logs pirces", 3, "did you mean `prices`?"),
+        ("observer logs pirces -f", 3, "did you mean `prices`?"),
+        ("observer events pirces", 3, "did you mean `prices`?"),
+        ("observer versions pirces", 3, "did you mean `prices`?"),
+        ("observer result pirces", 3, "did you mean `prices`?"),
+        ("observer schedule pirces", 3, "did you mean `prices`?"),
+        ("observer get prices -n defualt", 3, "there is no namespace `defualt`; did you mean `default`?"),
+        (
+            "observer diff prices --from 7",
+            3,
+            "observer prices has no version 7: its versions from 1 to 1 are kept",
+        ),
+        (
+            "observer revert prices --to 9",
+            3,
+            "observer prices has no version 9: its versions from 1 to 1 are kept",
+        ),
+        ("observer move prices --pool defualt", 3, "did you mean `default`?"),
+        ("service drain service-11", 3, "did you mean `service-1`?"),
+        ("service capacity service-11 3", 3, "did you mean `service-1`?"),
+        ("chaos kill service-11", 3, "service-1"),
+        ("events --observer pirces", 3, "did you mean `prices`?"),
+        ("events --service service-11", 3, "did you mean `service-1`?"),
+        ("timeline --observer pirces", 3, "did you mean `prices`?"),
+        ("rate delete opneai", 3, "did you mean `openai`?"),
+        ("namespace delete defualt", 3, "did you mean `default`?"),
+        ("role delete veiwer", 3, "did you mean `viewer`?"),
         ("observer list --health runing", 2, "did you mean running?"),
     ] {
         let (ended, _, beside) = dev.run(words);
@@ -156,4 +198,87 @@ async fn a_name_that_does_not_exist_names_a_similar_one() {
     }
     let (code, _, beside) = dev.run("observer get something-else");
     assert!(code == Some(3) && !beside.contains("did you mean"), "{beside}");
+}
+
+#[tokio::test]
+async fn a_service_that_is_gone_is_known_to_the_timeline_and_a_running_observer_moves_to_known_services() {
+    let dev = Dev::start(2, 9).await;
+    assert_eq!(dev.run("observer create one --kind ticker --wait 20s").0, Some(0));
+    let (code, _, beside) = dev.run("observer move one --to service-22");
+    assert!(code == Some(3) && beside.contains("did you mean `service-2`?"), "{code:?} {beside}");
+    assert_eq!(dev.run("chaos kill service-1").0, Some(0));
+    assert_eq!(dev.run("timeline --service service-1").0, Some(0));
+    // A service on which the observer never ran, but which exists.
+    assert_eq!(dev.run("timeline --service service-1 --service service-2 --observer one").0, Some(0));
+    let (_, said, _) = dev.run("timeline --no-headers");
+    let (_, with, _) = dev.run("timeline");
+    assert_eq!(
+        said.lines().count() + 1 + usize::from(with.contains("FROM")),
+        with.lines().count(),
+        "{said} {with}"
+    );
+}
+
+#[tokio::test]
+async fn events_are_selected_by_their_time_and_by_the_labels_of_observers() {
+    let dev = Dev::start(1, 9).await;
+    for (name, team) in [("one", "x"), ("two", "x"), ("three", "y")] {
+        let line = format!("observer create {name} --kind ticker --label team={team} --wait 20s");
+        assert_eq!(dev.run(&line).0, Some(0));
+    }
+    let names = |words: &str| {
+        let (code, said, beside) = dev.run(&format!("{words} -o jsonpath={{.observer.name}}"));
+        assert_eq!(code, Some(0), "{words}: {beside}");
+        said.lines().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(names("events -l team=x"), ["one", "two"].map(str::to_owned).into());
+    assert_eq!(names("events -l team=y --type created"), ["three"].map(str::to_owned).into());
+    let ids: Vec<i64> =
+        dev.run("events -l team=x -o name").1.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(ids.is_sorted() && ids.len() >= 4, "{ids:?}");
+    assert_eq!(dev.run("events -l team=x --limit 1 -o name").1, format!("{}\n", ids.last().unwrap()));
+    assert_eq!(names("events --since 10m --type created").len(), 3);
+    let later = "events --since 2100-01-01T00:00:00Z";
+    assert_eq!(dev.run(later), (Some(0), String::new(), "no events\n".to_owned()));
+    assert_eq!(dev.run("events -l team=z").2, "no observers\n");
+    let (_, _, beside) = dev.run("events --since 10m --limit 1");
+    assert!(beside.contains("only the newest 1 event since"), "{beside}");
+
+    let following = Going::start(&dev, &["events", "-l", "team=x", "-f", "--since", "0s", "-o", "wide"]);
+    assert_eq!(dev.run("observer pause three --wait 20s").0, Some(0));
+    assert_eq!(dev.run("observer pause two --wait 20s").0, Some(0));
+    following.until("the pause of a selected observer", |said| said.contains("two")).await;
+    assert!(!following.said().contains("three"), "{}", following.said());
+}
+
+/// Another HTTP server.
+fn foreign(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _read = client.read(&mut [0; 4096]);
+            let _written = client.write_all(answer.as_bytes());
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_manager_is_recognized() {
+    let dev = Dev::start(1, 1).await;
+    let page = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 15\r\nconnection: close\r\n\r\n<html>hi</html>";
+    let absent = "HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\nconnection: close\r\n\r\nnot found";
+    for answer in [page, absent] {
+        let url = foreign(answer);
+        for words in ["observer list", "observer get one", "service list"] {
+            let (code, _, beside) = dev.run(&format!("--server {url} {words}"));
+            let told = format!("the server at {url} did not answer as an Everwatch manager does");
+            assert!(code == Some(1) && beside.contains(&told), "{words}: {code:?} {beside}");
+        }
+    }
+    // `health` checks the manager that the command line names.
+    let url = dev.api.url.clone();
+    assert_eq!(dev.run(&format!("--server {url} health")).0, Some(0));
+    assert_eq!(dev.run("--server http://127.0.0.1:9 health").0, Some(1));
 }

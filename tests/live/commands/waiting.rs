@@ -18,10 +18,10 @@ async fn a_program_that_ends_or_is_not_ready_does_not_run() {
     let dev = Dev::start(1, 9).await;
     let never_ready = json!({"argv": ["/bin/sleep", "600"], "ready": {"line": "ready"}});
     for (name, spec, code, told) in [
-        ("runs", json!({"argv": ["/bin/sleep", "600"]}), 0, "runs Processing (running)"),
+        ("runs", json!({"argv": ["/bin/sleep", "600"]}), 0, "observer runs is Processing (running)"),
         ("ends", json!({"argv": ["/bin/false"]}), 5, "not running"),
         ("waits", never_ready, 5, "waits is Processing (waiting) after 3s, not running"),
-        ("completes", json!({"argv": ["/bin/true"]}), 0, "completes Completed"),
+        ("completes", json!({"argv": ["/bin/true"]}), 0, "observer completes is Completed"),
         ("missing", json!({"argv": ["/no/such/program"]}), 5, "missing is Processing (restarting) after 3s"),
         ("fails", json!({"argv": ["/bin/false"], "exit_codes": {"1": "failed"}}), 1, "fails is Failed"),
     ] {
@@ -33,7 +33,7 @@ async fn a_program_that_ends_or_is_not_ready_does_not_run() {
     }
     assert_eq!(
         dev.run("observer wait runs --for health=running"),
-        (Some(0), "runs Processing (running)\n".to_owned(), String::new())
+        (Some(0), "observer runs is Processing (running)\n".to_owned(), String::new())
     );
     let (code, _, beside) = dev.run("observer wait ends --for health=running --timeout 2s");
     assert!(
@@ -49,9 +49,12 @@ async fn a_move_to_a_pool_without_services_is_refused_and_verbs_alone_name_the_c
     let dev = Dev::start(1, 5).await;
     assert_eq!(dev.run("observer create one --kind ticker --wait 20s").0, Some(0));
     let (code, _, beside) = dev.run("observer move one --pool nopool");
+    assert!(code == Some(3) && beside.contains("names the pool `nopool`"), "{code:?} {beside}");
+    assert_eq!(dev.run("pool create empty").0, Some(0));
+    let (code, _, beside) = dev.run("observer move one --pool empty");
     assert!(
         code == Some(4)
-            && beside.contains("pool nopool has no services")
+            && beside.contains("pool empty has no services")
             && beside.contains("pools with services: default"),
         "{code:?} {beside}"
     );
@@ -62,4 +65,86 @@ async fn a_move_to_a_pool_without_services_is_refused_and_verbs_alone_name_the_c
     }
     let (code, said, beside) = dev.run("events -o jsonpath={.items[*].type}");
     assert!(code == Some(0) && said.is_empty() && beside.contains("printed one by one"), "{said}{beside}");
+}
+
+/// The holder and the epoch of an observer.
+async fn run_of(dev: &Dev, name: &str) -> (String, u64) {
+    let it = dev.api.observer(name).await;
+    (it.service.map(|service| service.name).unwrap_or_default(), it.epoch)
+}
+
+#[tokio::test]
+async fn a_command_waits_for_its_effect() {
+    let dev = Dev::start(2, 9).await;
+    for name in ["one", "two"] {
+        let line = format!("observer create {name} --kind ticker --label app=x --wait 20s");
+        assert_eq!(dev.run(&line).0, Some(0));
+    }
+    let told = |words: &str| {
+        let (code, said, beside) = dev.run(words);
+        assert_eq!(code, Some(0), "{words}: {beside}");
+        said
+    };
+    assert_eq!(told("observer pause one --wait 20s"), "observer one is Paused\n");
+    assert_eq!(dev.api.observer("one").await.status.as_str(), "Paused");
+    assert_eq!(told("observer resume one --wait 20s"), "observer one is Processing (running)\n");
+
+    let (_, before) = run_of(&dev, "one").await;
+    assert_eq!(told("observer restart one --wait 20s"), "observer one is Processing (running)\n");
+    assert!(run_of(&dev, "one").await.1 > before, "another run");
+    let before = [run_of(&dev, "one").await.1, run_of(&dev, "two").await.1];
+    let said = told("observer restart -l app=x --yes --wait 20s");
+    assert_eq!(said.matches(" is Processing (running)\n").count(), 2, "{said}");
+    for (name, before) in ["one", "two"].into_iter().zip(before) {
+        assert!(run_of(&dev, name).await.1 > before, "another run of {name}");
+    }
+
+    let (from, _) = run_of(&dev, "one").await;
+    let other = if from == "service-1" { "service-2" } else { "service-1" };
+    let expected = format!("observer one is Processing (running) on {other}\n");
+    assert_eq!(told("observer move one --wait 20s"), expected);
+    assert_eq!(run_of(&dev, "one").await.0, other);
+    // It is there already.
+    told(&format!("observer move one --to {other} --wait 20s"));
+    let expected = format!("observer one is Processing (running) on {from}\n");
+    assert_eq!(told(&format!("observer move one --to {from} --wait 20s")), expected);
+
+    // Without the flag, the answer says what will happen, and how to look at it.
+    let expected = format!("observer one is asked to move to service {other} (");
+    let said = told(&format!("observer move one --to {other}"));
+    assert!(said.starts_with(&expected) && said.ends_with("; see `everwatch observer get one`\n"), "{said}");
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_the_code_for_a_time_out() {
+    let dev = Dev::start(1, 9).await;
+    let spec = json!({"argv": ["/bin/sleep", "600"], "ready": {"line": "ready"}});
+    assert_eq!(create(&dev, "never", &spec, "--on-full queue").await.0, Some(0));
+    for words in ["observer restart never --wait 2s", "observer resume never --wait 2s"] {
+        let (code, _, beside) = dev.run(words);
+        assert!(code == Some(5) && beside.contains("after 2s, not running"), "{words}: {code:?} {beside}");
+    }
+}
+
+#[tokio::test]
+async fn several_services_are_cordoned_and_drained_at_once() {
+    let dev = Dev::start(3, 9).await;
+    for name in ["one", "two", "three"] {
+        assert_eq!(dev.run(&format!("observer create {name} --kind ticker --wait 20s")).0, Some(0));
+    }
+    let (code, said, _) = dev.run("service cordon service-1 service-2");
+    assert!(code == Some(0) && said.lines().count() == 2, "{said}");
+    assert!(
+        said.lines().all(|line| line.starts_with("service service-") && line.contains("cordoned")),
+        "{said}"
+    );
+    let (code, said, beside) = dev.run("service drain service-1 service-2 --wait 30s");
+    let done = |name: &str| said.contains(&format!("service {name} is drained and stays cordoned\n"));
+    assert!(code == Some(0) && done("service-1") && done("service-2"), "{said} {beside}");
+    for name in ["one", "two", "three"] {
+        assert_eq!(run_of(&dev, name).await.0, "service-3");
+    }
+    assert_eq!(dev.run("service uncordon service-1 service-2").0, Some(0));
+    let (code, _, beside) = dev.run("service cordon service-1 servcie-2");
+    assert!(code == Some(3) && beside.contains("did you mean `service-2`?"), "{code:?} {beside}");
 }

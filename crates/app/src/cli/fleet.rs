@@ -28,17 +28,11 @@ pub(crate) enum Service {
         #[command(flatten)]
         form: NoOutput,
     },
-    /// Let the service accept no more observers; its current observers continue to run
-    Cordon {
-        /// Name or id
-        name: String,
-    },
-    /// Let the service accept observers again
-    Uncordon {
-        /// Name or id
-        name: String,
-    },
-    /// Hand over all observers of a service and keep it cordoned until it is uncordoned
+    /// Let services accept no more observers; their current observers continue to run
+    Cordon(ServiceNames),
+    /// Let services accept observers again
+    Uncordon(ServiceNames),
+    /// Hand over all observers of services and keep these cordoned until they are uncordoned
     #[command(after_help = Drain::EXAMPLES)]
     Drain(Drain),
     /// Set the capacity of a service
@@ -73,9 +67,9 @@ pub(crate) struct WhichServices {
 
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
-    /// Name or id
-    pub(crate) name: String,
-    /// Maximum number of observers to hand over per second
+    #[command(flatten)]
+    pub(crate) services: ServiceNames,
+    /// Maximum number of observers that each service hands over per second
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) per_second: Option<u32>,
     /// Deadline, after which the service hands over all remaining observers even if no service has room
@@ -84,7 +78,7 @@ pub(crate) struct Drain {
     /// Hand over even if no service has room
     #[arg(long)]
     pub(crate) force: bool,
-    /// Wait at most this long until the service holds no observers, and show the progress
+    /// Wait at most this long until the services hold no observers, and show the progress
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 }
@@ -92,7 +86,8 @@ pub(crate) struct Drain {
 impl Drain {
     const EXAMPLES: &'static str = "Examples:
   everwatch service drain s1 --wait 5m                     only while other services have room
-  everwatch service drain s1 --per-second 20 --within 10m";
+  everwatch service drain s1 --per-second 20 --within 10m
+  everwatch service drain s1 s2 --wait 10m                 both at the same time";
 }
 
 #[derive(Debug, Subcommand)]

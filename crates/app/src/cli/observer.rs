@@ -38,7 +38,7 @@ pub(crate) struct Create {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) weight: Option<u16>,
     /// Key of a limit that it counts towards, such as account-42; may be repeated
-    #[arg(long = "limit", value_name = "KEY")]
+    #[arg(long = "limit-key", alias = "limit", value_name = "KEY")]
     pub(crate) limits: Vec<String>,
     /// Earliest time at which it may start: RFC 3339, or relative to now, such as +10m
     #[arg(long, value_name = "TIME", value_parser = later)]
@@ -273,8 +273,18 @@ impl Selection {
     pub(crate) const EXAMPLES: &'static str =
         "Examples (the same for delete, pause, resume, restart and retry):
   everwatch observer restart prices-1 prices-2
+  everwatch observer restart prices-1 --wait 30s           (not for retry; delete waits until the run has ended)
   everwatch observer restart -l team=prices                asks: Restart 37 observers?
   everwatch observer restart -l team=prices --expect 37    proceeds only if exactly 37 match";
+}
+
+/// How long a command waits for its effect.
+#[derive(Debug, Args)]
+pub(crate) struct WaitFor {
+    /// Wait at most this long until the observers are paused, or run again: after a restart in a new run, after a move on
+    /// another service
+    #[arg(long = "wait", id = "wait_for", value_name = "TIME", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,8 @@ use crate::cli::{AccessRole as Role, Audit, Context, Login, Token};
 use crate::client::{Client, Failure};
 use crate::contexts::{Contexts, Known};
 use crate::item::Item;
-use crate::output::{self, AUDIT, Output, ROLES, TOKENS, note, print, yaml};
+use crate::output::{self, AUDIT, Output, ROLES, TOKENS, counted, note, print, yaml};
+use crate::spelling::advice;
 use crate::wording::{as_flags, first_line, in_file};
 use anyhow::Context as _;
 use everwatch_api as api;
@@ -14,6 +15,8 @@ use reqwest::Method;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
+
+const TOKENS_OF_ALL: &str = "/v1/tokens?limit=1000";
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
@@ -31,12 +34,15 @@ pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
         Token::Rotate { token, overlap, expires_in } => {
             let body = serde_json::to_value(api::Rotation { overlap, expires_in })?;
             let path = format!("/v1/tokens/{}/rotate", Client::part(&token));
-            secret(&client.send(Method::POST, &path, Some(&body)).await.map_err(as_flags)?);
+            let sent = client.send(Method::POST, &path, Some(&body));
+            let sent = hinted(client, (TOKENS_OF_ALL, &token), sent).await;
+            secret(&sent.map_err(as_flags)?);
             Ok(())
         }
         Token::Revoke { token } => {
-            client.order(Method::DELETE, &format!("/v1/tokens/{}", Client::part(&token)), None).await?;
-            print(&format!("{token} revoked"));
+            let path = format!("/v1/tokens/{}", Client::part(&token));
+            hinted(client, (TOKENS_OF_ALL, &token), client.order(Method::DELETE, &path, None)).await?;
+            print(&format!("token {token} is revoked"));
             Ok(())
         }
     }
@@ -74,12 +80,13 @@ pub(crate) async fn roles(server: &str, verb: Role) -> anyhow::Result<()> {
             let body = document(&file)?;
             let sent = client.send::<api::Role>(Method::PUT, &path(&role), Some(&body)).await;
             let it = sent.map_err(|error| in_file(error, &file))?;
-            print(&format!("role {} applied: {} grants", it.name, it.grants.len()));
+            print(&format!("role {} is applied: {}", it.name, counted(it.grants.len() as u64, "grant")));
             Ok(())
         }
         Role::Delete { role } => {
-            client.order(Method::DELETE, &path(&role), None).await?;
-            print(&format!("role {role} deleted"));
+            let path = path(&role);
+            hinted(client, ("/v1/roles", &role), client.order(Method::DELETE, &path, None)).await?;
+            print(&format!("role {role} is deleted"));
             Ok(())
         }
     }
@@ -235,7 +242,7 @@ pub(crate) fn contexts(verb: Context) -> anyhow::Result<()> {
             check(&contexts, &context)?;
             contexts.contexts.remove(&context);
             contexts.current = contexts.current.filter(|current| *current != context);
-            print(&format!("context {context} deleted"));
+            print(&format!("context {context} is deleted"));
         }
     }
     contexts.save()
@@ -245,7 +252,7 @@ fn check(contexts: &Contexts, name: &str) -> anyhow::Result<()> {
     if contexts.contexts.contains_key(name) {
         return Ok(());
     }
-    let known = contexts.contexts.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let known = if known.is_empty() { "there are none" } else { &known };
-    Err(Failure::NotFound(format!("there is no context {name}; contexts: {known}")).into())
+    let known: Vec<&str> = contexts.contexts.keys().map(String::as_str).collect();
+    let advice = advice(name, "contexts", &known);
+    Err(Failure::NotFound(format!("there is no context `{name}`; {advice}")).into())
 }

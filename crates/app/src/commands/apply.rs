@@ -98,10 +98,12 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     let (mut counts, mut failed) = ([0_usize; 4], 0_usize);
     while let Some((outcome, name)) = done.next().await {
         let (line, slot) = match outcome {
-            Ok(Outcome::Created) => (Some(format!("{name} created")), 0),
-            Ok(Outcome::Changed(members)) => (Some(format!("{name} changed: {}", members.join(", "))), 1),
+            Ok(Outcome::Created) => (Some(format!("observer {name} is created")), 0),
+            Ok(Outcome::Changed(members)) => {
+                (Some(format!("observer {name} is changed: {}", members.join(", "))), 1)
+            }
             Ok(Outcome::Unchanged) => (None, 2),
-            Ok(Outcome::Deleted) => (Some(format!("{name} deleted")), 3),
+            Ok(Outcome::Deleted) => (Some(format!("observer {name} is deleted")), 3),
             // The others would fail with the same text.
             Err(error) if matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => {
                 bar.finish_and_clear();
@@ -109,7 +111,7 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
             }
             Err(error) => {
                 failed += 1;
-                bar.suspend(|| print(&format!("{name} failed: {error:#}")));
+                bar.suspend(|| print(&format!("observer {name} failed: {error:#}")));
                 bar.inc(1);
                 continue;
             }

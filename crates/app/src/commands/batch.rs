@@ -5,7 +5,7 @@ use super::unknown::hinted;
 use crate::cli::{Batch, CreateBatch, OutputArgs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, print};
+use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, counted, print};
 use crate::wording::in_file;
 use everwatch_api::{self as api, BatchMember, Listed};
 use everwatch_core::batch::BatchState;
@@ -20,8 +20,8 @@ use std::time::Duration;
 const TOLD: usize = 15;
 /// The most members of one page.
 const PAGE: usize = 1000;
-/// The most batches of a list.
-const ALL: u32 = 200;
+/// The list of batches, as long as managers make it.
+const BATCHES_OF_ALL: &str = "/v1/batches?limit=200";
 /// The interval between two looks at the progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -30,18 +30,15 @@ pub(crate) async fn run(server: &str, verb: Batch) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     match verb {
         Batch::Create(asked) => create(client, asked).await,
-        Batch::List(watched) => {
-            operations::list(client, &format!("/v1/batches?limit={ALL}"), &BATCHES, &watched).await
-        }
+        Batch::List(watched) => operations::list(client, BATCHES_OF_ALL, &BATCHES, &watched).await,
         Batch::Describe { name, shown } => describe(client, &name, &shown).await,
         Batch::Observers { name, status, shown } => {
-            output::show(&BATCH_MEMBERS, &members(client, &name, &status, usize::MAX).await?, &shown)
+            let found = members(client, &name, &status, usize::MAX);
+            output::show(&BATCH_MEMBERS, &hinted(client, (BATCHES_OF_ALL, &name), found).await?, &shown)
         }
-        Batch::RetryFailed { name } => {
-            order(client, Method::POST, &format!("{}/retry-failed", path(&name))).await
-        }
-        Batch::Cancel { name } => order(client, Method::POST, &format!("{}/cancel", path(&name))).await,
-        Batch::Delete { name } => order(client, Method::DELETE, &path(&name)).await,
+        Batch::RetryFailed { name } => order(client, &name, (Method::POST, "/retry-failed")).await,
+        Batch::Cancel { name } => order(client, &name, (Method::POST, "/cancel")).await,
+        Batch::Delete { name } => order(client, &name, (Method::DELETE, "")).await,
     }
 }
 
@@ -57,16 +54,18 @@ fn told(it: &api::Batch) -> String {
     };
     let rate = it.rate_per_minute.map_or_else(String::new, |rate| format!(", {rate} a minute"));
     let left = it.time_left.map_or_else(String::new, |left| format!(", {} left", show(left)));
-    let reason = if it.reason.is_empty() { String::new() } else { format!(": {}", it.reason) };
+    let reason = if it.reason.is_empty() { String::new() } else { format!("; {}", it.reason) };
     let (name, state) = (&it.name, it.state);
     format!(
-        "{name} {state}, {} of {} observers have ended{failed}{rate}{left}{reason}",
-        it.settled, it.members
+        "batch {name} is {state}: {} of {} ended{failed}{rate}{left}{reason}",
+        it.settled,
+        counted(it.members, "observer")
     )
 }
 
-async fn order(client: &Client, method: Method, path: &str) -> anyhow::Result<()> {
-    let it: api::Batch = client.send(method, path, None).await?;
+async fn order(client: &Client, name: &str, (method, verb): (Method, &str)) -> anyhow::Result<()> {
+    let path = format!("{}{verb}", path(name));
+    let it: api::Batch = hinted(client, (BATCHES_OF_ALL, name), client.send(method, &path, None)).await?;
     print(&told(&it));
     Ok(())
 }
@@ -99,7 +98,7 @@ async fn create(client: &Client, asked: CreateBatch) -> anyhow::Result<()> {
     }
     let failed = it.counts.get(&Status::Failed).copied().unwrap_or(0);
     if asked.wait && (failed > 0 || it.state != BatchState::Completed) {
-        return Err(Failure::Failed(format!("{failed} of {} observers have failed", it.members)).into());
+        return Err(Failure::Failed(format!("{failed} of {} failed", counted(it.members, "observer"))).into());
     }
     Ok(())
 }
@@ -136,8 +135,7 @@ async fn members(
 }
 
 async fn describe(client: &Client, name: &str, shown: &OutputArgs) -> anyhow::Result<()> {
-    let list = format!("/v1/batches?limit={ALL}");
-    let it: Item<api::Batch> = hinted(client, (&list, name), client.read(&path(name))).await?;
+    let it: Item<api::Batch> = hinted(client, (BATCHES_OF_ALL, name), client.read(&path(name))).await?;
     if output::structured(&it, shown)? {
         return Ok(());
     }

@@ -1,11 +1,11 @@
 //! Applies one verb to all observers that match a filter, in one request. The user confirms a number: if the
 //! filter matches another number when the request arrives, the manager does nothing.
 
+use super::answers::Action;
 use super::unknown::{self, Named};
 use crate::cli::Selection;
 use crate::client::{Client, Failure};
-use crate::output::{note, print};
-use crate::requests::told;
+use crate::output::{counted, note, print};
 use everwatch_api::{Listed, Observer, Outcome, Outcomes};
 use reqwest::Method;
 use std::io::{IsTerminal as _, Write as _};
@@ -16,9 +16,10 @@ use std::io::{IsTerminal as _, Write as _};
 /// If the user declines, if the count differs, and the first failure of an observer.
 pub(super) async fn run(
     client: &Client,
-    verb: &str,
+    action: Action<'_>,
     (chosen, filter): (&Selection, &[(&str, String)]),
 ) -> anyhow::Result<Vec<String>> {
+    let verb = action.verb();
     let query: String = filter.iter().map(|(key, value)| format!("&{key}={}", Client::part(value))).collect();
     let count = match chosen.expect {
         Some(count) => count,
@@ -26,7 +27,7 @@ pub(super) async fn run(
     };
     if count == 0 && chosen.expect.is_none() {
         note("no observers");
-        unknown::explain(client, Named::of(&chosen.filter)).await;
+        unknown::check(client, Named::of(&chosen.filter)).await?;
         return Ok(Vec::new());
     }
     if chosen.expect.is_none() && !chosen.yes {
@@ -37,13 +38,13 @@ pub(super) async fn run(
         verb => (Method::POST, format!("/v1/observers:{verb}")),
     };
     let answer: Outcomes = client.send(method, &format!("{path}?expect={count}{query}"), None).await?;
-    tell(&answer.items)
+    tell(action, &answer.items)
 }
 
 /// Asks the user at the terminal.
 #[expect(clippy::print_stderr, reason = "a question, which is no answer")]
 fn agree(verb: &str, count: u64) -> anyhow::Result<()> {
-    let things = if count == 1 { "1 observer".to_owned() } else { format!("{count} observers") };
+    let things = counted(count, "observer");
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
         let text = format!(
@@ -63,11 +64,11 @@ fn agree(verb: &str, count: u64) -> anyhow::Result<()> {
     }
 }
 
-fn tell(outcomes: &[Outcome]) -> anyhow::Result<Vec<String>> {
+fn tell(action: Action<'_>, outcomes: &[Outcome]) -> anyhow::Result<Vec<String>> {
     let (mut taken, mut first) = (Vec::new(), None);
     for outcome in outcomes {
         if let Some(it) = &outcome.observer {
-            print(&told(&it.name, it));
+            print(&action.told(it));
             taken.push(it.id.to_string());
         }
         if let Some(problem) = &outcome.problem {

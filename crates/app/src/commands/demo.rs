@@ -2,7 +2,7 @@
 //! `everwatch demo` prints commands to try meanwhile.
 
 use crate::client::{Client, Failure};
-use crate::output::{note, print};
+use crate::output::{counted, note, print};
 use everwatch_api::{Incident, Listed, Service, Timeline};
 use everwatch_core::clock::{self, Timestamp};
 use reqwest::Method;
@@ -51,7 +51,7 @@ async fn demonstrate(server: &str, every: Duration) -> anyhow::Result<()> {
 async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
     let observers: Vec<Value> = serde_saphyr::from_str(&OBSERVERS.replace("SERVER", server))?;
     client.order(Method::PUT, "/v1/limits/licence", Some(&json!({ "max": 1 }))).await?;
-    let mut count = 0;
+    let mut count = 0_u64;
     // One after the other, so that the last observer that names the limit is the one that waits.
     for observer in observers {
         match client.order(Method::POST, "/v1/observers", Some(&observer)).await {
@@ -61,7 +61,10 @@ async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
         }
     }
     Ok(format!(
-        "\nThe demo created {count} observers. One crashes again and again, one waits for its turn, one is paused."
+        "\nThe demo created {}. `crashes` fails again and again, `waits` waits for its turn, and `rests` is paused.\nAfter a \
+         kill, `never-twice` starts later than the others, on purpose: its overlap is `forbid`, so it waits until its former run has \
+         certainly ended.",
+        counted(count, "observer")
     ))
 }
 
@@ -101,14 +104,16 @@ fn told(service: &Service, at: Timestamp, incident: Option<&Incident>) -> String
     let Some((it, until)) = incident.and_then(|it| Some((it, it.until?))) else {
         let time = MOVES_WITHIN.as_secs();
         return format!(
-            "killed {name}: {time} s later, not all of its {held} observers run again; see `everwatch status`"
+            "killed {name}: {time} s later, not all of its {} run again; see `everwatch status`",
+            counted(*held, "observer")
         );
     };
     let to = it.to.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
     let took = until.since(at).as_millis();
     let moved = it.moved;
     format!(
-        "killed {name}: {moved} of its {held} observers moved to {to}, the last one {took} ms after the kill"
+        "killed {name}: {moved} of its {} moved to {to}, the last one {took} ms after the kill",
+        counted(*held, "observer")
     )
 }
 

@@ -2,7 +2,7 @@
 
 use super::demo;
 use crate::client::Failure;
-use crate::output::print;
+use crate::output::{counted, print};
 use everwatch::Service;
 use everwatch::dev::{DevError, Options};
 use std::ffi::OsStr;
@@ -46,14 +46,15 @@ fn greet(address: SocketAddr, services: u32) {
         None => program,
     };
     print(&format!(
-        "Everwatch runs: one manager at http://{address} and {services} services. In another terminal{here}, try:
+        "Everwatch runs: one manager at http://{address} and {}. In another terminal{here}, try:
 
   {everwatch} observer create hello --kind ticker
   {everwatch} service list
   {everwatch} chaos kill service-1
   {everwatch} observer list      # where its observers went
 
-Ctrl-C stops everything."
+Ctrl-C stops everything.",
+        counted(services, "service")
     ));
 }
 

@@ -3,7 +3,7 @@
 use crate::cli::Doctor;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, Output, TerminalStyle, print};
+use crate::output::{self, Output, TerminalStyle, counted, print};
 use everwatch_api::{Finding, Listed};
 use everwatch_core::doctor::Severity;
 
@@ -28,9 +28,7 @@ pub(crate) async fn run(server: &str, arguments: &Doctor) -> anyhow::Result<()> 
 
 fn verdict(severities: &[Severity]) -> Option<Failure> {
     let count = |severity| severities.iter().filter(|it| **it == severity).count();
-    let (critical, warnings) = (count(Severity::Critical), count(Severity::Warning));
-    let counted =
-        |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
+    let (critical, warnings) = (count(Severity::Critical), count(Severity::Warning) as u64);
     match (critical, warnings) {
         (0, 0) => None,
         (0, _) => Some(Failure::Warnings(counted(warnings, "warning"))),

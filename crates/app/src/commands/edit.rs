@@ -1,10 +1,11 @@
 //! `everwatch observer edit`: changes the definition of an observer in an editor.
 
+use super::answers::Action;
 use super::versions::told_differences;
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, print};
-use crate::requests::{path, told};
+use crate::requests::path;
 use crate::wording::{in_place, path_of};
 use anyhow::Context as _;
 use everwatch_api::{Difference, Observer};
@@ -40,7 +41,7 @@ pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
         match refused.take().filter(|_| saved == text) {
             Some(failure) => return Err(kept(file, failure)),
             None if saved == text => {
-                print(&format!("{name} unchanged"));
+                print(&format!("observer {name} is unchanged"));
                 return Ok(());
             }
             None => text = saved,
@@ -74,7 +75,7 @@ async fn send(
     if (now.definition_version, now.desired) == (it.definition_version, it.desired) {
         return Ok(format!("{} unchanged", now.name));
     }
-    let head = format!("{}; definition version {}", told(&now.name, &now), now.definition_version);
+    let head = Action::Edit.told_alone(&now);
     Ok([vec![head], told_differences(&differences)].concat().join("\n"))
 }
 

@@ -1,32 +1,128 @@
 //! `everwatch events` and `everwatch observer events`: prints past events and follows new ones.
 
+use super::unknown::{self, Named, hinted};
 use crate::cli::{EventPart as Asked, Events, OutputArgs};
-use crate::client::Client;
+use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::live::events::{self, EventPart, EventQuery};
-use crate::output::{self, EVENTS, Lines, Output, Root, TerminalStyle, note, print};
+use crate::live::events::{self, EventFollower, EventPart, EventQuery};
+use crate::output::{self, EVENTS, Lines, Output, Root, TerminalStyle, counted, note, print};
 use crate::requests::{path as observer_path, service_path};
-use everwatch_api::{Event, Service};
+use everwatch_api::{Event, Listed, Observer, Service};
 use everwatch_core::clock;
+use futures::{StreamExt as _, TryStreamExt as _};
+use std::collections::HashSet;
+
+/// The number of past events to show if the user names none: without a time, and with one.
+const LIMIT: u32 = 20;
+const LIMIT_SINCE: u32 = 1000;
+/// The most observers that a selector may select.
+const SELECTED_MAX: u64 = 100;
+/// Requests under way at once.
+const AT_ONCE: usize = 16;
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn everywhere(server: &str, asked: &Events) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     let path = match (&asked.observer, &asked.service) {
-        (Some(name), _) => format!("{}/events", observer_path(name)),
+        (Some(name), _) => {
+            let path = format!("{}/events", observer_path(name));
+            return hinted(&client, (unknown::OBSERVERS, name), run(&client, &path, &asked.part)).await;
+        }
         (None, Some(name)) => {
-            let it: Service = client.read(&service_path(name)).await?;
+            let path = service_path(name);
+            let it: Service = hinted(&client, (unknown::SERVICES, name), client.read(&path)).await?;
             format!("/v1/events?service={}", it.id)
         }
+        (None, None) if !asked.selectors.is_empty() => return selected(&client, asked).await,
         (None, None) => format!("/v1/events?details={}", asked.details),
     };
     run(&client, &path, &asked.part).await
 }
 
+/// The events of the observers that match a selector now.
+async fn selected(client: &Client, asked: &Events) -> anyhow::Result<()> {
+    let selector = asked.selectors.join(",");
+    let query = format!("/v1/observers?limit={SELECTED_MAX}&sort=name&selector={}", Client::part(&selector));
+    let found: Listed<Observer> = client.read(&query).await?;
+    if found.total > SELECTED_MAX {
+        let total = found.total;
+        let text = format!(
+            "{total} observers match `{selector}`, and the limit is {SELECTED_MAX}: narrow the selector"
+        );
+        return Err(Failure::Usage(text).into());
+    }
+    if found.items.is_empty() {
+        note("no observers");
+        return Ok(unknown::check(client, Named::default()).await?);
+    }
+    let ids: Vec<String> = found.items.iter().map(|it| it.id.to_string()).collect();
+    show(client, Scope::Observers(&ids), &asked.part).await
+}
+
 /// The events below `path`.
 pub(super) async fn run(client: &Client, path: &str, asked: &Asked) -> anyhow::Result<()> {
-    let query = EventQuery { path: path.to_owned(), types: asked.kinds.join(","), limit: asked.limit };
-    let (history, mut follower) = events::read(client, &query).await?;
+    show(client, Scope::Path(path), asked).await
+}
+
+/// Whose events are shown.
+#[derive(Clone, Copy)]
+enum Scope<'a> {
+    Path(&'a str),
+    /// Of the observers with these ids.
+    Observers(&'a [String]),
+}
+
+impl Scope<'_> {
+    fn has(self, event: &Event) -> bool {
+        match self {
+            Self::Path(_) => true,
+            Self::Observers(ids) => {
+                event.observer.as_ref().is_some_and(|it| ids.contains(&it.id.to_string()))
+            }
+        }
+    }
+}
+
+/// The newest events of the scope, the oldest first, and a follower of the later ones.
+async fn read<'a>(
+    client: &'a Client,
+    scope: Scope<'_>,
+    (types, limit): (String, u32),
+) -> anyhow::Result<(Vec<Item<Event>>, EventFollower<'a>)> {
+    let ids = match scope {
+        Scope::Path(path) => {
+            let query = EventQuery { path: path.to_owned(), types, limit };
+            return events::read(client, &query).await;
+        }
+        Scope::Observers(ids) => ids,
+    };
+    // The obvious order is the histories first, but then events that arrive meanwhile are in neither. The follower begins
+    // before them instead, so its first events may be in the histories too.
+    let query = EventQuery { path: "/v1/events?details=true".to_owned(), types: types.clone(), limit: 1 };
+    let (_, follower) = events::read(client, &query).await?;
+    let one = |id: &'_ String| {
+        let query = EventQuery { path: format!("{}/events", observer_path(id)), types: types.clone(), limit };
+        async move { events::history(client, &query).await }
+    };
+    let mut all = futures::stream::iter(ids).map(one).buffered(AT_ONCE).try_concat().await?;
+    all.sort_by_key(|event| event.id);
+    let all = all.split_off(all.len().saturating_sub(limit as usize));
+    Ok((all, follower))
+}
+
+async fn show(client: &Client, scope: Scope<'_>, asked: &Asked) -> anyhow::Result<()> {
+    let since = asked.since.map(|since| since.of(clock::now()));
+    let limit = asked.limit.unwrap_or(if since.is_some() { LIMIT_SINCE } else { LIMIT });
+    let (mut history, mut follower) = read(client, scope, (asked.kinds.join(","), limit)).await?;
+    let known: HashSet<i64> = history.iter().map(|event| event.id).collect();
+    if let Some(since) = since {
+        let is_cut = history.len() >= limit as usize;
+        let before = history.len();
+        history.retain(|event| event.at >= since);
+        if is_cut && history.len() == before {
+            note(&format!("only the newest {} since {since} are shown", counted(limit, "event")));
+        }
+    }
     let mut told =
         EventPrinter { lines: Lines::new(&EVENTS, &asked.shown, TerminalStyle::stdout()), begun: false };
     if history.is_empty() && !asked.follow {
@@ -50,6 +146,7 @@ pub(super) async fn run(client: &Client, path: &str, asked: &Asked) -> anyhow::R
             match part {
                 EventPart::Opened => {}
                 EventPart::Lost => note("connection lost; reconnecting"),
+                EventPart::Event(event) if !scope.has(&event) || known.contains(&event.id) => {}
                 EventPart::Event(event) => told.tell(std::slice::from_ref(&event), &asked.shown)?,
             }
         }

@@ -38,6 +38,11 @@ pub(crate) async fn run(settings: &Settings, url: Option<String>) -> anyhow::Res
     Err(Failure::Failed(format!("{url} answers {status}: {said}")).into())
 }
 
+/// The URL that says whether this manager is healthy.
+pub(super) fn of_server(server: &str) -> String {
+    format!("{}/readyz", server.trim_end_matches('/'))
+}
+
 /// The URL at which clients on the same host reach the manager.
 pub(super) fn url(manager: &ManagerSection) -> anyhow::Result<String> {
     let scheme = if manager.tls_cert_file.is_some() { "https" } else { "http" };

@@ -5,7 +5,7 @@ use super::unknown::hinted;
 use crate::cli::Limit;
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, LIMITS, print};
+use crate::output::{self, LIMITS, counted, print};
 use crate::wording::as_flags;
 use everwatch_api::{self as api, NamedThing};
 use reqwest::Method;
@@ -28,20 +28,20 @@ pub(crate) async fn limit(server: &str, verb: Limit) -> anyhow::Result<()> {
             let settings = serde_json::to_value(api::LimitSettings { max, enforce })?;
             let sent = client.send::<api::Limit>(Method::PUT, &path(&key), Some(&settings)).await;
             let it = sent.map_err(as_flags)?;
-            print(&told(&it.key, it.max, (it.used, it.waiting)));
+            print(&format!("limit {}", told(&it.key, it.max, (it.used, it.waiting))));
         }
         Limit::Delete { key } => {
-            client.order(Method::DELETE, &path(&key), None).await?;
-            print(&format!("{key} deleted"));
+            let list = "/v1/limits?limit=1000";
+            hinted(&client, (list, &key), client.order(Method::DELETE, &path(&key), None)).await?;
+            print(&format!("limit {key} is deleted"));
         }
     }
     Ok(())
 }
 
 fn told(key: &str, max: u32, (used, waiting): (u64, u64)) -> String {
-    let waiting =
-        if waiting == 1 { "1 observer waits".to_owned() } else { format!("{waiting} observers wait") };
-    format!("{key}: {used} of {max} in use, {waiting}")
+    let wait = if waiting == 1 { "waits" } else { "wait" };
+    format!("{key}: {used} of {max} in use, {} {wait}", counted(waiting, "observer"))
 }
 
 fn described(it: &api::LimitUsers) -> String {

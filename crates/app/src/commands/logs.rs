@@ -1,5 +1,6 @@
 //! `everwatch observer logs`: prints the lines to standard output, and notices about them to standard error.
 
+use super::unknown::{self, hinted};
 use super::{exit_code, fan_out};
 use crate::cli::{LogOutput, Logs};
 use crate::client::{Client, Failure};
@@ -93,7 +94,11 @@ async fn sources(client: &Client, asked: &Logs) -> anyhow::Result<Vec<Source>> {
 /// Prints the recent lines of all observers, the oldest first.
 async fn recent(client: &Client, sources: &[Source], shown: Shown<'_>) -> anyhow::Result<()> {
     let keys: Vec<String> = sources.iter().map(|it| it.key.clone()).collect();
-    let one = |key| async move { Ok((key, client.read::<Recent>(&request(key, shown)).await?)) };
+    let one = |key| async move {
+        let path = request(key, shown);
+        let recent = client.read::<Recent>(&path);
+        Ok((key, hinted(client, (unknown::OBSERVERS, key), recent).await?))
+    };
     let (found, failed) = fan_out::read(&keys, one).await;
     let mut lines = Vec::new();
     let mut notes = Vec::new();
@@ -118,10 +123,10 @@ async fn recent(client: &Client, sources: &[Source], shown: Shown<'_>) -> anyhow
 /// Follows all observers until each has ended.
 async fn follow_all(client: &Client, sources: &[Source], shown: Shown<'_>) -> anyhow::Result<()> {
     if let [source] = sources {
-        return follow(client, source, shown).await;
+        return hinted(client, (unknown::OBSERVERS, &source.key), follow(client, source, shown)).await;
     }
-    let one = async |source| {
-        let ended = follow(client, source, shown).await;
+    let one = async |source: &Source| {
+        let ended = hinted(client, (unknown::OBSERVERS, &source.key), follow(client, source, shown)).await;
         if let Err(error) = &ended {
             output::note(&format!("{}: {error:#}", source.key));
         }

@@ -1,6 +1,7 @@
 //! `everwatch migrate`: migrates the database schema, and prepares a database that was restored from a
 //! backup.
 
+use crate::output::counted;
 use anyhow::Context as _;
 use everwatch::dev::Settings;
 use everwatch_core::redact::redacted;
@@ -18,11 +19,12 @@ pub(crate) async fn run(settings: &Settings, is_restored: bool) -> anyhow::Resul
     if is_restored {
         let Restored { observers } = restored(store.as_ref()).await.with_context(named)?;
         println!(
-            "prepared {observers} observers that may have continued to run since the backup; managers start in safe \
+            "prepared {} that may have continued to run since the backup; managers start in safe \
              mode:\n\
              - within a minute, managers adopt the observers that were created since the backup\n\
              - observers that were deleted or paused since the backup run again after safe mode: delete or pause them\n\
-             - then switch safe mode off: everwatch safe-mode off"
+             - then switch safe mode off: everwatch safe-mode off",
+            counted(observers, "observer")
         );
     }
     Ok(())

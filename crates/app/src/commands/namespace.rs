@@ -6,7 +6,7 @@ use super::unknown::hinted;
 use crate::cli::Namespace;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, NAMESPACES, print};
+use crate::output::{self, NAMESPACES, counted, print};
 use crate::wording::in_file;
 use everwatch_api as api;
 use reqwest::Method;
@@ -32,7 +32,7 @@ pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
                 Some(file) => document(file)?,
                 None => match client.read::<api::Namespace>(&path(&name)).await {
                     Ok(it) => {
-                        print(&format!("namespace unchanged: {}", described(&it).replace('\n', ", ")));
+                        print(&format!("namespace {name} is unchanged: {}", in_a_line(&it)));
                         return Ok(());
                     }
                     Err(error) if matches!(error.downcast_ref(), Some(Failure::NotFound(_))) => json!({}),
@@ -42,20 +42,32 @@ pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
             let sent = client.send::<api::Namespace>(Method::PUT, &path(&name), Some(&body)).await;
             let place = file.unwrap_or_default();
             let it = sent.map_err(|error| in_file(error, &place))?;
-            print(&format!("namespace applied: {}", described(&it).replace('\n', ", ")));
+            print(&format!("namespace {name} is applied: {}", in_a_line(&it)));
             Ok(())
         }
         Namespace::Delete { name } => {
-            client.order(Method::DELETE, &path(&name), None).await?;
-            print(&format!("namespace {name} deleted"));
+            let list = "/v1/namespaces?limit=1000";
+            hinted(client, (list, &name), client.order(Method::DELETE, &path(&name), None)).await?;
+            print(&format!("namespace {name} is deleted"));
             Ok(())
         }
     }
 }
 
 fn described(it: &api::Namespace) -> String {
+    format!("{}: {}", it.name, facts(it).join("\n"))
+}
+
+fn in_a_line(it: &api::Namespace) -> String {
+    facts(it).join(", ")
+}
+
+fn facts(it: &api::Namespace) -> Vec<String> {
     let of = |max: Option<u32>| max.map_or_else(String::new, |max| format!(" of {max}"));
-    let mut lines = vec![format!("{}: {}{} observers", it.name, it.observers, of(it.quotas.observers))];
+    let mut lines = vec![match it.quotas.observers {
+        Some(max) => format!("{} of {}", it.observers, counted(max, "observer")),
+        None => counted(it.observers, "observer"),
+    }];
     if let Some(running) = it.running {
         lines.push(format!("{running}{} running", of(it.quotas.running)));
     }
@@ -63,5 +75,5 @@ fn described(it: &api::Namespace) -> String {
         lines.push(format!("{left} of {max} creates a minute left"));
     }
     lines.push(format!("pools: {}", it.pools.as_ref().map_or("all".to_owned(), |pools| pools.join(" "))));
-    lines.join("\n")
+    lines
 }

@@ -1,17 +1,18 @@
 //! `everwatch observer …`
 
+use super::answers::Action;
 use super::unknown::{self, Named, hinted};
-use super::{apply, bulk, edit, events, fan_out, get, logs, versions, waiting, watch};
-use crate::cli::{Create, Filter, ListArgs, Names, Observer, Selection, Watched};
+use super::waiting::{FormerRun, Goal};
+use super::{acting, apply, edit, events, fan_out, get, logs, versions, waiting, watch};
+use crate::cli::{Create, Filter, ListArgs, Names, Observer, Watched};
 use crate::client::{Client, Failure};
 use crate::output::{self, OBSERVERS, Root, TerminalStyle, print, print_paragraphs};
-use crate::requests::{all, described_observer, path, told};
+use crate::requests::{all, described_observer, path};
 use crate::wording::{in_place, path_of};
 use everwatch_api as api;
 use everwatch_core::clock;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
-use std::time::Duration;
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
@@ -34,38 +35,49 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
             failed
         }
         Observer::Result { name } => {
-            let result: api::ObserverResult = client.read(&format!("{}/result", path(&name))).await?;
+            let path = format!("{}/result", path(&name));
+            let result: api::ObserverResult =
+                hinted(client, (unknown::OBSERVERS, &name), client.read(&path)).await?;
             print(&serde_json::to_string_pretty(&result.value)?);
             Ok(())
         }
-        Observer::Delete { chosen, wait, dry_run } => delete(client, &chosen, wait, dry_run).await,
+        Observer::Delete { chosen, wait, dry_run } => acting::delete(client, &chosen, wait, dry_run).await,
         Observer::Wait(asked) => waiting::run(client, &asked).await,
-        Observer::Retry(chosen) => act_on(client, &chosen, "retry").await,
-        Observer::Pause(chosen) => act_on(client, &chosen, "pause").await,
-        Observer::Resume(chosen) => act_on(client, &chosen, "resume").await,
-        Observer::Restart(chosen) => act_on(client, &chosen, "restart").await,
-        Observer::Trigger(names) => act(client, &names.names, "trigger", None).await,
+        Observer::Retry(chosen) => acting::selected(client, Action::Retry, &chosen, None).await,
+        Observer::Pause { chosen, wait } => acting::selected(client, Action::Pause, &chosen, wait.time).await,
+        Observer::Resume { chosen, wait } => {
+            acting::selected(client, Action::Resume, &chosen, wait.time).await
+        }
+        Observer::Restart { chosen, wait } => {
+            acting::selected(client, Action::Restart, &chosen, wait.time).await
+        }
+        Observer::Trigger(names) => acting::named(client, Action::Trigger, &names.names, None).await,
         Observer::Schedule { name, next } => {
+            let path = format!("{}/schedule?next={next}", path(&name));
             let times: api::ScheduleTimes =
-                client.read(&format!("{}/schedule?next={next}", path(&name))).await?;
+                hinted(client, (unknown::OBSERVERS, &name), client.read(&path)).await?;
             print(&output::schedule(&times, clock::now()));
             Ok(())
         }
-        Observer::Versions { name, watched } => versions::list(client, &name, &watched).await,
-        Observer::Diff { name, from, to } => versions::diff(client, &name, (from, to)).await,
-        Observer::Edit { name } => edit::run(client, &name).await,
-        Observer::Revert { name, to } => versions::revert(client, &name, to).await,
-        Observer::Move { names, pool, service } => {
-            if let Some(pool) = &pool {
-                unknown::check_served(client, pool).await?;
-            }
-            let to_pool = pool.map(|pool| json!({ "pool": pool }));
-            let body = to_pool.or_else(|| service.map(|service| json!({ "service": service })));
-            act(client, &names.names, "move", body.as_ref()).await
+        Observer::Versions { name, watched } => {
+            hinted(client, (unknown::OBSERVERS, &name), versions::list(client, &name, &watched)).await
+        }
+        Observer::Diff { name, from, to } => {
+            hinted(client, (unknown::OBSERVERS, &name), versions::diff(client, &name, (from, to))).await
+        }
+        Observer::Edit { name } => {
+            hinted(client, (unknown::OBSERVERS, &name), edit::run(client, &name)).await
+        }
+        Observer::Revert { name, to } => {
+            hinted(client, (unknown::OBSERVERS, &name), versions::revert(client, &name, to)).await
+        }
+        Observer::Move { names, pool, service, wait } => {
+            acting::relocate(client, &names.names, (pool.as_deref(), service.as_deref()), wait.time).await
         }
         Observer::Logs(asked) => logs::run(client, &asked).await,
         Observer::Events { name, part } => {
-            events::run(client, &format!("{}/events", path(&name)), &part).await
+            let path = format!("{}/events", path(&name));
+            hinted(client, (unknown::OBSERVERS, &name), events::run(client, &path, &part)).await
         }
     }
 }
@@ -119,10 +131,11 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     let sent = client.send::<api::Observer>(Method::POST, "/v1/observers", Some(&Value::Object(body))).await;
     let made = sent.map_err(|error| with_cure(in_place(error, |it| flag_of(it, &json_flags)), &name))?;
     let Some(timeout) = asked.wait else {
-        print(&told(&made.name, &made));
+        print(&Action::Create.told_alone(&made));
         return Ok(());
     };
-    waiting::until_it_runs(client, &made.name, timeout).await
+    print(&waiting::until(client, &made.name, Goal::Runs(FormerRun::default()), timeout).await?);
+    Ok(())
 }
 
 /// What the user can do if another observer has the name.
@@ -172,54 +185,6 @@ fn flag_of(member: &str, json_flags: &[(&str, Option<String>)]) -> Option<String
     Some(flag)
 }
 
-async fn delete(
-    client: &Client,
-    chosen: &Selection,
-    wait: Option<Duration>,
-    dry_run: bool,
-) -> anyhow::Result<()> {
-    let filter = query(&chosen.filter);
-    let names = match (filter.is_empty(), dry_run) {
-        (true, _) => chosen.names.clone(),
-        (false, true) => all(client, &filter, usize::MAX).await?.iter().map(|it| it.id.to_string()).collect(),
-        (false, false) => {
-            let begun = bulk::run(client, "delete", (chosen, &filter)).await?;
-            if wait.is_none() {
-                return Ok(());
-            }
-            begun
-        }
-    };
-    let query = wait.map_or_else(String::new, |it| format!("?wait={}s", it.as_secs().clamp(1, 60)));
-    fan_out::each(&names, "deleted", |name| {
-        let path = if dry_run { path(name) } else { format!("{}{query}", path(name)) };
-        async move {
-            let method = if dry_run { Method::GET } else { Method::DELETE };
-            let it: api::Observer = client.send(method, &path, None).await?;
-            let would = if dry_run { "would be deleted; current status: " } else { "" };
-            Ok(format!("{} {would}{}", it.name, it.status.as_str()))
-        }
-    })
-    .await
-}
-
-/// Applies one of the verbs that also work on many observers.
-async fn act_on(client: &Client, chosen: &Selection, verb: &str) -> anyhow::Result<()> {
-    let filter = query(&chosen.filter);
-    if filter.is_empty() {
-        return act(client, &chosen.names, verb, None).await;
-    }
-    bulk::run(client, verb, (chosen, &filter)).await.map(drop)
-}
-
-async fn act(client: &Client, names: &[String], verb: &str, body: Option<&Value>) -> anyhow::Result<()> {
-    fan_out::each(names, "done", |name| async move {
-        let it: api::Observer = client.send(Method::POST, &format!("{}/{verb}", path(name)), body).await?;
-        Ok(told(name, &it))
-    })
-    .await
-}
-
 async fn list(client: &Client, which: &ListArgs, watched: &Watched) -> anyhow::Result<()> {
     let mut query = query(&which.filter);
     query.extend(which.sort.clone().map(|sort| ("sort", sort)));
@@ -231,12 +196,12 @@ async fn list(client: &Client, which: &ListArgs, watched: &Watched) -> anyhow::R
     let found = load(usize::MAX).await?;
     output::show(&OBSERVERS, &found, &watched.shown)?;
     if found.is_empty() {
-        unknown::explain(client, Named::of(&which.filter)).await;
+        unknown::check(client, Named::of(&which.filter)).await?;
     }
     Ok(())
 }
 
-fn query(which: &Filter) -> Vec<(&'static str, String)> {
+pub(super) fn query(which: &Filter) -> Vec<(&'static str, String)> {
     let statuses: Vec<_> = which.status.iter().map(|status| status.as_str()).collect();
     let status = Some(statuses.join(",")).filter(|text| !text.is_empty());
     let healths: Vec<_> = which.health.iter().map(|health| health.as_str()).collect();

@@ -5,7 +5,7 @@ use super::watch;
 use crate::cli::{OutputArgs, Parked, Pool, SafeMode, Watched};
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, PARKED, POOLS, Root, TerminalStyle, View, print};
+use crate::output::{self, PARKED, POOLS, Root, TerminalStyle, View, counted, print};
 use everwatch_api::{self as api, Listed};
 use everwatch_core::clock;
 use reqwest::Method;
@@ -20,11 +20,11 @@ pub(crate) async fn parked(server: &str, verb: Parked) -> anyhow::Result<()> {
         Parked::List(watched) => list(&client, "/v1/parked?limit=1000", &PARKED, &watched).await?,
         Parked::Retry { id } => {
             client.order(Method::POST, &format!("/v1/parked/{id}/retry"), None).await?;
-            print(&format!("{id} sent back to its queue"));
+            print(&format!("parked message {id} is sent back to its queue"));
         }
         Parked::Discard { id } => {
             client.order(Method::DELETE, &format!("/v1/parked/{id}"), None).await?;
-            print(&format!("{id} discarded"));
+            print(&format!("parked message {id} is deleted"));
         }
     }
     Ok(())
@@ -40,8 +40,11 @@ pub(crate) async fn safe_mode(server: &str, verb: SafeMode) -> anyhow::Result<()
     };
     let method = if definition.is_some() { Method::PUT } else { Method::GET };
     let safe_mode: api::SafeMode = client.send(method, "/v1/safe-mode", definition.as_ref()).await?;
-    let on = if safe_mode.on { "on" } else { "off" };
-    print(format!("safe mode is {on} {}", safe_mode.reason).trim_end());
+    print(&match (safe_mode.on, safe_mode.reason.as_str()) {
+        (false, _) => "safe mode is off".to_owned(),
+        (true, "") => "safe mode is on".to_owned(),
+        (true, reason) => format!("safe mode is on: {reason}"),
+    });
     Ok(())
 }
 
@@ -55,7 +58,7 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
         Pool::Delete { name } => {
             let path = format!("/v1/pools/{}", Client::part(&name));
             hinted(client, ("/v1/pools", &name), client.order(Method::DELETE, &path, None)).await?;
-            print(&format!("pool {name} deleted"));
+            print(&format!("pool {name} is deleted"));
             return Ok(());
         }
         Pool::Pause { name } => (name, true),
@@ -65,15 +68,12 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
     let settings = serde_json::to_value(api::PoolSettings { paused: Some(paused), single: None })?;
     let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
     let word = if pool.paused { "paused" } else { "open" };
-    let waiting = if pool.waiting == 1 {
-        "1 observer waits".to_owned()
-    } else {
-        format!("{} observers wait", pool.waiting)
-    };
+    let wait = if pool.waiting == 1 { "waits" } else { "wait" };
+    let waiting = format!("{} {wait}", counted(pool.waiting, "observer"));
     if pool.paused && pool.services == 0 && pool.observers.is_empty() {
         output::note(&format!("no service and no observer names a pool {name}: check the name"));
     }
-    print(&format!("{name} is {word}; {waiting} for a slot"));
+    print(&format!("pool {name} is {word}; {waiting} for a slot"));
     Ok(())
 }
 
@@ -96,11 +96,11 @@ pub(super) async fn list<T: Clone + DeserializeOwned + Serialize>(
     view: &View<T>,
     watched: &Watched,
 ) -> anyhow::Result<()> {
-    counted(client, path, view, watched).await.map(drop)
+    number_of_listed(client, path, view, watched).await.map(drop)
 }
 
 /// As [`list`]. Returns the number of objects.
-pub(super) async fn counted<T: Clone + DeserializeOwned + Serialize>(
+pub(super) async fn number_of_listed<T: Clone + DeserializeOwned + Serialize>(
     client: &Client,
     path: &str,
     view: &View<T>,
@@ -121,7 +121,7 @@ async fn create(client: &Client, name: &str, single: bool) -> anyhow::Result<()>
     let path = format!("/v1/pools/{}", Client::part(name));
     let is_known = client.read::<api::Pool>(&path).await.is_ok();
     let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
-    let done = if is_known { "exists" } else { "created" };
+    let done = if is_known { "exists" } else { "is created" };
     if single {
         print(&format!("pool {} {done}; it is a single pool", pool.name));
         output::note("set service.pool_single on all its services");

@@ -5,7 +5,7 @@ use super::unknown::hinted;
 use crate::cli::Rate;
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, RATES, print};
+use crate::output::{self, RATES, counted, print};
 use crate::wording::as_flags;
 use everwatch_api as api;
 use reqwest::Method;
@@ -27,11 +27,12 @@ pub(crate) async fn run(server: &str, verb: Rate) -> anyhow::Result<()> {
             let body = serde_json::to_value(settings)?;
             let sent = client.send::<api::Rate>(Method::PUT, &path(&key), Some(&body)).await;
             let it = sent.map_err(as_flags)?;
-            print(&told(&it));
+            print(&format!("rate {}", told(&it)));
         }
         Rate::Delete { key } => {
-            client.order(Method::DELETE, &path(&key), None).await?;
-            print(&format!("{key} deleted"));
+            let list = "/v1/rates?limit=1000";
+            hinted(client, (list, &key), client.order(Method::DELETE, &path(&key), None)).await?;
+            print(&format!("rate {key} is deleted"));
         }
     }
     Ok(())
@@ -43,7 +44,8 @@ fn path(key: &str) -> String {
 
 fn told(it: &api::Rate) -> String {
     let api::Rate { key, permits, per, burst, at_once, .. } = it;
-    format!("{key}: {permits} permits per {per}, burst {burst}, at most {at_once} at once")
+    let permits = counted(*permits, "permit");
+    format!("{key}: {permits} per {per}, burst {burst}, at most {at_once} at once")
 }
 
 fn described(it: &api::Rate) -> String {

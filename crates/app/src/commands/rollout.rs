@@ -2,11 +2,11 @@
 
 use super::observer::read_json;
 use super::operations;
-use super::unknown::hinted;
+use super::unknown::{Named, explained, hinted};
 use crate::cli::{OutputArgs, Rollout, Start};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, MEMBERS, ROLLOUTS, TerminalStyle, print};
+use crate::output::{self, MEMBERS, ROLLOUTS, TerminalStyle, counted, print};
 use crate::wording::text_in_place;
 use everwatch_api::{self as api, Listed, RolloutMember};
 use everwatch_core::clock;
@@ -18,20 +18,19 @@ use serde_json::{Map, Value, json};
 const TOLD: usize = 15;
 /// The most members of one page.
 const PAGE: usize = 1000;
-/// The most rollouts of a list.
-const ALL: u32 = 200;
+/// The list of rollouts, as long as managers make it.
+const ROLLOUTS_OF_ALL: &str = "/v1/rollouts?limit=200";
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Rollout) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
     match verb {
         Rollout::Start(asked) => start(client, *asked).await,
-        Rollout::List(watched) => {
-            operations::list(client, &format!("/v1/rollouts?limit={ALL}"), &ROLLOUTS, &watched).await
-        }
+        Rollout::List(watched) => operations::list(client, ROLLOUTS_OF_ALL, &ROLLOUTS, &watched).await,
         Rollout::Describe { name, shown } => describe(client, &name, &shown).await,
         Rollout::Members { name, state, shown } => {
-            output::show(&MEMBERS, &members(client, &name, &state, usize::MAX).await?, &shown)
+            let found = members(client, &name, &state, usize::MAX);
+            output::show(&MEMBERS, &hinted(client, (ROLLOUTS_OF_ALL, &name), found).await?, &shown)
         }
         Rollout::Pause { name } => order(client, &name, "pause").await,
         Rollout::Resume { name } => order(client, &name, "resume").await,
@@ -46,13 +45,15 @@ fn path(name: &str) -> String {
 
 fn told(it: &api::Rollout) -> String {
     let over = it.members - it.counts.get(&MemberState::Pending).copied().unwrap_or(0);
-    format!("{} {}, {over} of {} observers {}", it.name, it.state, it.members, it.reason)
-        .trim_end()
-        .to_owned()
+    let (name, state, members) = (&it.name, it.state, counted(it.members, "observer"));
+    let reason = if it.reason.is_empty() { String::new() } else { format!("; {}", it.reason) };
+    format!("rollout {name} is {state}: {over} of {members} changed{reason}")
 }
 
 async fn order(client: &Client, name: &str, verb: &str) -> anyhow::Result<()> {
-    let it: api::Rollout = client.send(Method::POST, &format!("{}/{verb}", path(name)), None).await?;
+    let path = format!("{}/{verb}", path(name));
+    let it: api::Rollout =
+        hinted(client, (ROLLOUTS_OF_ALL, name), client.send(Method::POST, &path, None)).await?;
     print(&told(&it));
     Ok(())
 }
@@ -62,6 +63,7 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
         Some(given) => read_json("patch", given)?,
         None => patch_of(&asked.set)?,
     };
+    let given = if asked.patch.is_some() { PatchFlags::Patch } else { PatchFlags::Set(&asked.set) };
     let selector = api::RolloutSelector {
         label_selector: asked.labels.selector(),
         labels: asked.labels.labels.into_iter().collect(),
@@ -83,31 +85,53 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
         members.insert("name".to_owned(), json!(name));
     }
     let started = client.send(Method::POST, "/v1/rollouts", Some(&body)).await;
-    let it: api::Rollout = started.map_err(|error| in_flags(error, asked.patch.is_some()))?;
+    let (kind, pool) = (body["selector"]["kind"].as_str(), body["selector"]["pool"].as_str());
+    let started = explained(client, Named { kind, pool, service: None }, started).await;
+    let it: api::Rollout = started.map_err(|error| in_flags(error, &given))?;
     print(&told(&it));
     Ok(())
 }
 
+/// The flags that give the patch.
+enum PatchFlags<'a> {
+    Patch,
+    Set(&'a [String]),
+}
+
+impl PatchFlags<'_> {
+    /// The flag that an error about the whole patch is about: the only one, or the one whose member the error names.
+    fn of_text(&self, text: &str) -> String {
+        let Self::Set(set) = self else { return "--patch".to_owned() };
+        let words: Vec<&str> = text.split(|it: char| !it.is_alphanumeric() && it != '_').collect();
+        let is_named = |given: &&String| given.split(['.', '=']).next().is_some_and(|it| words.contains(&it));
+        let found = match set {
+            [only] => Some(only),
+            several => several.iter().find(is_named),
+        };
+        found.map_or_else(|| "--set".to_owned(), |given| format!("--set {given}"))
+    }
+}
+
 /// The refusal of a rollout, with the flags of the command instead of the members of the request.
-fn in_flags(error: anyhow::Error, is_patch: bool) -> anyhow::Error {
+fn in_flags(error: anyhow::Error, given: &PatchFlags<'_>) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) => {
-            let text = text_in_flags(&failure.to_string(), is_patch);
+            let text = text_in_flags(&failure.to_string(), given);
             failure.replaced(text).into()
         }
         Err(error) => error,
     }
 }
 
-fn text_in_flags(text: &str, is_patch: bool) -> String {
+fn text_in_flags(text: &str, given: &PatchFlags<'_>) -> String {
     let members = "labels, label_selector, namespace, kind, pool, status and q";
     let flags = "--label, --selector, --namespace, --kind, --pool, --status and --query";
     let text = text.replace(members, flags);
-    text_in_place(&text, |member| flag_of(member, is_patch))
+    text_in_place(&text, |member| flag_of(member, (&text, given)))
 }
 
 /// The flag that sets this member of the request.
-fn flag_of(member: &str, is_patch: bool) -> Option<String> {
+fn flag_of(member: &str, (text, given): (&str, &PatchFlags<'_>)) -> Option<String> {
     let flag = match member {
         "/name" => "NAME",
         "/max_parallel" => "--max-parallel",
@@ -122,12 +146,12 @@ fn flag_of(member: &str, is_patch: bool) -> Option<String> {
         "/selector/pool" => "--pool",
         "/selector/status" => "--status",
         "/selector/q" => "--query",
-        "/patch" => return Some(if is_patch { "--patch" } else { "--set" }.to_owned()),
+        "/patch" => return Some(given.of_text(text)),
         _ => {
             let inner = member.strip_prefix("/patch/")?;
-            return Some(match is_patch {
-                true => format!("--patch /{inner}"),
-                false => format!("--set {}", inner.replace('/', ".")),
+            return Some(match given {
+                PatchFlags::Patch => format!("--patch /{inner}"),
+                PatchFlags::Set(_) => format!("--set {}", inner.replace('/', ".")),
             });
         }
     };
@@ -176,8 +200,7 @@ async fn members(
 
 async fn describe(client: &Client, name: &str, shown: &OutputArgs) -> anyhow::Result<()> {
     use MemberState::{Changed, Failed, Reverting, Skipped};
-    let list = format!("/v1/rollouts?limit={ALL}");
-    let it: Item<api::Rollout> = hinted(client, (&list, name), client.read(&path(name))).await?;
+    let it: Item<api::Rollout> = hinted(client, (ROLLOUTS_OF_ALL, name), client.read(&path(name))).await?;
     if output::structured(&it, shown)? {
         return Ok(());
     }
@@ -214,9 +237,18 @@ mod tests {
             ("the body is wrong\n  /name: too long", "the body is wrong\n  NAME: too long", None),
             ("observer x is a member of rollout y", "observer x is a member of rollout y", None),
         ] {
-            assert_eq!(text_in_flags(told, false), by_set);
-            assert_eq!(text_in_flags(told, true), by_patch.unwrap_or(by_set));
+            assert_eq!(text_in_flags(told, &PatchFlags::Set(&[])), by_set);
+            assert_eq!(text_in_flags(told, &PatchFlags::Patch), by_patch.unwrap_or(by_set));
         }
+        let set = ["priority=1", "sepc.every=5s"].map(str::to_owned);
+        let told = "/patch has an unknown member `sepc`";
+        let named = "--set sepc.every=5s has an unknown member `sepc`";
+        assert_eq!(text_in_flags(told, &PatchFlags::Set(&set)), named);
+        assert_eq!(text_in_flags("/patch is wrong", &PatchFlags::Set(&set)), "--set is wrong");
+        assert_eq!(
+            text_in_flags("/patch is wrong", &PatchFlags::Set(&set[..1])),
+            "--set priority=1 is wrong"
+        );
     }
 
     #[test]

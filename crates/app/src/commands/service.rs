@@ -1,11 +1,14 @@
 //! `everwatch service …`, `everwatch rebalance …` and `everwatch chaos …`
 
-use super::unknown::{self, Named, hinted};
+use super::answers::Order;
+use super::unknown::{self, Named, explained, hinted};
 use super::{fan_out, get, operations};
 use crate::cli::{Balance, Chaos, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, Change, Output, REBALANCE, SERVICES, TerminalStyle, print, print_paragraphs};
+use crate::output::{
+    self, Change, Output, REBALANCE, SERVICES, TerminalStyle, counted, print, print_paragraphs,
+};
 use crate::requests::{described_service, service_path as path};
 use crate::wording::as_flags;
 use everwatch_api as api;
@@ -21,9 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     match verb {
-        Service::List { which, watched } => return list(&client, &which, &watched).await,
+        Service::List { which, watched } => list(&client, &which, &watched).await,
         Service::Get { names, watched } => {
-            return get::run(&client, &SERVICES, (&names.names, path, unknown::SERVICES), &watched).await;
+            get::run(&client, &SERVICES, (&names.names, path, unknown::SERVICES), &watched).await
         }
         Service::Describe { names: ServiceNames { names }, form } => {
             let instead = format!("everwatch service get {}", names.join(" "));
@@ -33,11 +36,11 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
                 |name| hinted(client, (unknown::SERVICES, name), described_service(client, name, paper));
             let (told, failed) = fan_out::read(&names, one).await;
             print_paragraphs(&told);
-            return failed;
+            failed
         }
-        Service::Cordon { name } => order(&client, &name, "cordon", None).await,
-        Service::Uncordon { name } => order(&client, &name, "uncordon", None).await,
-        Service::Drain(drain) => return self::drain(&client, &drain).await,
+        Service::Cordon(names) => ordered(&client, &names.names, ("cordon", Order::Cordon)).await,
+        Service::Uncordon(names) => ordered(&client, &names.names, ("uncordon", Order::Uncordon)).await,
+        Service::Drain(asked) => drain(&client, &asked).await,
         Service::Capacity { name, slots } => {
             let capacity = match slots.as_str() {
                 "default" => Value::Null,
@@ -47,19 +50,20 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
                     ))
                 })?,
             };
-            let body = json!({ "capacity": capacity });
-            client.send(Method::PATCH, &path(&name), Some(&body)).await.map_err(as_flags)
+            let (path, body) = (path(&name), json!({ "capacity": capacity }));
+            let sent = client.send(Method::PATCH, &path, Some(&body));
+            let it = hinted(&client, (unknown::SERVICES, &name), sent).await.map_err(as_flags)?;
+            print(&Order::Capacity.told(&it));
+            Ok(())
         }
     }
-    .map(|it: api::Service| {
-        let capacity = it.capacity_set.unwrap_or(it.capacity);
-        let orders = match it.unconfirmed {
-            Some(unconfirmed) => format!(", {unconfirmed}"),
-            None if it.cordoned => ", cordoned".to_owned(),
-            None => String::new(),
-        };
-        print(&format!("{} holds {} of {capacity}{orders}", it.name, it.held));
+}
+
+async fn ordered(client: &Client, names: &[String], (verb, order): (&str, Order)) -> anyhow::Result<()> {
+    fan_out::each(names, "done", |name| async move {
+        Ok(order.told(&self::order(client, name, verb, None).await?))
     })
+    .await
 }
 
 async fn order(
@@ -68,7 +72,8 @@ async fn order(
     verb: &str,
     body: Option<&Value>,
 ) -> anyhow::Result<api::Service> {
-    client.send(Method::POST, &format!("{}/{verb}", path(name)), body).await
+    let path = format!("{}/{verb}", path(name));
+    hinted(client, (unknown::SERVICES, name), client.send(Method::POST, &path, body)).await
 }
 
 async fn list(client: &Client, which: &WhichServices, watched: &Watched) -> anyhow::Result<()> {
@@ -84,9 +89,9 @@ async fn list(client: &Client, which: &WhichServices, watched: &Watched) -> anyh
             path.push_str(&format!("&{key}={}", Client::part(&value)));
         }
     }
-    let found = operations::counted(client, &path, &SERVICES, watched).await?;
+    let found = operations::number_of_listed(client, &path, &SERVICES, watched).await?;
     if found == 0 {
-        unknown::explain(client, Named { pool: which.pool.as_deref(), ..Named::default() }).await;
+        unknown::check(client, Named { pool: which.pool.as_deref(), ..Named::default() }).await?;
     }
     Ok(())
 }
@@ -99,29 +104,41 @@ async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {
     if let Some(within) = asked.within {
         body.insert("within".to_owned(), json!(clock::show(within)));
     }
-    let mut it = order(client, &asked.name, "drain", Some(&Value::Object(body))).await?;
+    let body = &Value::Object(body);
+    let one = |name| drain_one(client, name, (body, asked.wait));
+    fan_out::each(&asked.services.names, "drained", one).await
+}
+
+/// Prints the progress if the user waits; returns the last line.
+async fn drain_one(
+    client: &Client,
+    name: &str,
+    (body, wait): (&Value, Option<Duration>),
+) -> anyhow::Result<String> {
+    let mut it = order(client, name, "drain", Some(body)).await?;
     let begun = Instant::now();
     let mut told = String::new();
     loop {
         let now = progress(&it);
+        let Some(wait) = wait.filter(|_| it.drain.is_some()) else { return Ok(now) };
         if now != told {
             print(&now);
             told = now;
         }
-        let Some(wait) = asked.wait.filter(|_| it.drain.is_some()) else { return Ok(()) };
         if begun.elapsed() >= wait {
             let text = format!("{told} after {}; the drain continues", clock::show(wait));
             return Err(Failure::TimedOut(text).into());
         }
         tokio::time::sleep(LOOK_EVERY).await;
-        it = client.read(&path(&asked.name)).await?;
+        it = client.read(&path(name)).await?;
     }
 }
 
 fn progress(it: &api::Service) -> String {
     let name = &it.name;
-    let Some(drain) = &it.drain else { return format!("{name} is drained and stays cordoned") };
-    let told = format!("{name}: {} of {} moved", drain.moved, drain.of);
+    let Some(drain) = &it.drain else { return format!("service {name} is drained and stays cordoned") };
+    let told =
+        format!("service {name} is draining: {} of {} moved", drain.moved, counted(drain.of, "observer"));
     match (&it.unconfirmed, &drain.waits) {
         (Some(unconfirmed), _) => format!("{told}; {unconfirmed}"),
         (None, Some(why)) => format!("{told}; waiting: {why}"),
@@ -136,15 +153,20 @@ pub(crate) async fn rebalance(server: &str, verb: Rebalance) -> anyhow::Result<(
         Rebalance::Apply(balance) => ("apply", balance),
     };
     let mut body = Map::new();
-    if let Some(pool) = pool {
+    if let Some(pool) = &pool {
         body.insert("pool".to_owned(), json!(pool));
     }
     if let Some(moves) = moves {
         body.insert("moves".to_owned(), json!(moves));
     }
     let path = format!("/v1/rebalance:{word}");
-    let plan: Item<api::Rebalance> =
-        Client::new(server)?.send(Method::POST, &path, Some(&Value::Object(body))).await?;
+    let client = &Client::new(server)?;
+    let named = || Named { pool: pool.as_deref(), ..Named::default() };
+    let planned = client.send(Method::POST, &path, Some(&Value::Object(body))).await;
+    let plan: Item<api::Rebalance> = explained(client, named(), planned).await?;
+    if plan.pools.is_empty() {
+        unknown::check(client, named()).await?;
+    }
     if matches!(shown.output, Output::Columns(_)) || !output::structured(&plan, &shown)? {
         output::show(&REBALANCE, &changes(&plan)?, &shown)?;
     }
@@ -162,21 +184,23 @@ fn changes(plan: &api::Rebalance) -> anyhow::Result<Vec<Item<Change>>> {
 pub(crate) async fn chaos(server: &str, verb: Chaos) -> anyhow::Result<()> {
     let (verb, service, then) = match verb {
         Chaos::Kill { service } => {
-            ("kill", service, "killed; it starts again in a few seconds as a new incarnation")
+            ("kill", service, "is killed; it starts again in a few seconds as a new incarnation")
         }
         Chaos::Freeze { service } => (
             "freeze",
             service,
-            "frozen; after two heartbeats of silence, its observers run on other services",
+            "is frozen; after two heartbeats of silence, its observers run on other services",
         ),
         Chaos::Thaw { service } => (
             "thaw",
             service,
-            "thawed; it stops the runs that it no longer holds and registers again as a new incarnation",
+            "is thawed; it stops the runs that it no longer holds and registers again as a new incarnation",
         ),
     };
     let path = format!("/dev/chaos/{}/{verb}", Client::part(&service));
-    Client::new(server)?.order(Method::POST, &path, None).await?;
-    print(&format!("{service} {then}"));
+    let client = &Client::new(server)?;
+    let ordered = client.order(Method::POST, &path, None);
+    hinted(client, (unknown::SERVICES, &service), ordered).await?;
+    print(&format!("service {service} {then}"));
     Ok(())
 }

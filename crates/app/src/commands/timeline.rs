@@ -1,9 +1,10 @@
 //! `everwatch timeline`: what each service held, where observers ran nowhere, and the incidents in which they moved.
 
+use super::unknown::{self, Named, hinted};
 use crate::cli::Timeline as Asked;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, INCIDENTS, Output, Picture, TerminalStyle, note, print, second};
+use crate::output::{self, Head, INCIDENTS, Output, Picture, TerminalStyle, note, print, second};
 use everwatch_api::Timeline;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::timeline::KEPT;
@@ -35,7 +36,13 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
             path += &format!("&namespace={}", Client::part(namespace));
         }
     }
-    let it: Item<Timeline> = client.read(&path).await?;
+    let it: Item<Timeline> = match &asked.observer {
+        Some(name) => hinted(&client, (unknown::OBSERVERS, name), client.read(&path)).await?,
+        None => client.read(&path).await?,
+    };
+    for service in &asked.services {
+        check_service(&client, &it, service).await?;
+    }
     if output::structured(&it, &asked.shown)? {
         return Ok(());
     }
@@ -46,7 +53,8 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
         });
         return Ok(());
     }
-    print(&Picture::new(&it, columns, ": choose some with --service").text(paper));
+    let head = if asked.shown.no_headers { Head::Omitted } else { Head::Shown };
+    print(&Picture::new(&it, columns, ": choose some with --service").text(head, paper));
     if let Some(since) = it.complete_since.filter(|since| *since > it.since) {
         note(&format!("events before {} are not kept", second(since)));
     }
@@ -56,6 +64,23 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
         print(&output::many(&INCIDENTS, &incidents, &asked.shown, (paper, clock::now()))?);
     }
     Ok(())
+}
+
+/// Refuses a service that neither exists nor existed in the time of which managers keep a timeline.
+async fn check_service(client: &Client, it: &Timeline, service: &str) -> anyhow::Result<()> {
+    if it.lanes.iter().any(|lane| lane.service == service) {
+        return Ok(());
+    }
+    let Err(unknown) = unknown::check(client, Named { service: Some(service), ..Named::default() }).await
+    else {
+        return Ok(());
+    };
+    let path = format!("/v1/timeline?columns=1&since=24h&service={}", Client::part(service));
+    match client.read::<Timeline>(&path).await {
+        Ok(it) if it.lanes.is_empty() => Err(unknown.into()),
+        // The token may not read the timeline of all observers, or the service existed.
+        _ => Ok(()),
+    }
 }
 
 /// Refuses times that no manager accepts, and names their flags.

@@ -1,9 +1,8 @@
-//! Explains why a filter matches nothing, or why there is no object of a name: names that do not exist are probably
-//! misspelled.
+//! The error for a name that no object has: it names the object, and a similar name if there is one. Such names are probably
+//! misspelled, also where a filter has them.
 
 use crate::cli::Filter;
 use crate::client::{Client, Failure};
-use crate::output::note;
 use crate::requests::service_path;
 use crate::spelling::{advice, nearest};
 use everwatch_api::{Listed, Observer, Pool, Service};
@@ -28,7 +27,7 @@ struct Known {
 pub(super) const OBSERVERS: &str = "/v1/observers?limit=1000";
 pub(super) const SERVICES: &str = "/v1/services?limit=1000";
 
-/// If there is no object of this name, the error also names a similar one of this list.
+/// If there is no object of this name, the error also names a similar one of this list, or the namespace that does not exist.
 pub(super) async fn hinted<T>(
     client: &Client,
     (list, name): (&str, &str),
@@ -43,18 +42,34 @@ pub(super) async fn hinted<T>(
         Ok(failure) => return Err(failure.into()),
         Err(error) => return Err(error),
     };
+    let is_of_namespace = list.starts_with("/v1/observers") || list.starts_with("/v1/batches");
+    if let Some(told) = namespace(client, client.namespace().filter(|_| is_of_namespace)).await {
+        return Err(failure.replaced(told).into());
+    }
     let known: Vec<String> = match client.read::<Listed<Known>>(list).await {
         Ok(known) => known.items.into_iter().map(|it| it.name).collect(),
         Err(_) => Vec::new(),
     };
     let near = nearest(name, known.iter().map(String::as_str)).filter(|near| *near != name);
-    Err(match near {
-        Some(near) => {
-            let text = format!("{failure}; did you mean `{near}`?");
-            failure.replaced(text).into()
-        }
+    let text = failure.to_string();
+    Err(match near.filter(|_| !text.contains("did you mean")) {
+        Some(near) => failure.replaced(format!("{text}; did you mean `{near}`?")).into(),
         None => failure.into(),
     })
+}
+
+/// If the manager refuses a request that has names, and one of them does not exist, that is the error.
+pub(super) async fn explained<T>(
+    client: &Client,
+    named: Named<'_>,
+    answer: anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    if let Err(error) = &answer
+        && matches!(error.downcast_ref(), Some(Failure::Usage(_) | Failure::Conflict(_)))
+    {
+        check(client, named).await?;
+    }
+    answer
 }
 
 /// Refuses a pool without services: observers that move to it stop, and wait. If the token may not read pools, the manager decides
@@ -65,6 +80,9 @@ pub(super) async fn check_served(client: &Client, pool: &str) -> Result<(), Fail
         known.items.iter().filter(|it| it.services > 0).map(|it| it.name.as_str()).collect();
     if served.contains(&pool) {
         return Ok(());
+    }
+    if let Some(told) = self::pool(client, Some(pool)).await {
+        return Err(Failure::NotFound(told));
     }
     let advice = advice(pool, "pools with services", &served);
     Err(Failure::Conflict(format!(
@@ -80,15 +98,19 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Prints a notice for each name that no service and no observer has. Says nothing if the token may not read the names.
-pub(super) async fn explain(client: &Client, named: Named<'_>) {
+/// Refuses names that no service and no observer has. Accepts all of them if the token may not read the names.
+///
+/// # Errors
+/// [`Failure::NotFound`], with every such name.
+pub(super) async fn check(client: &Client, named: Named<'_>) -> Result<(), Failure> {
     let told = [
         kind(client, named.kind).await,
         pool(client, named.pool).await,
         service(client, named.service).await,
         namespace(client, client.namespace()).await,
     ];
-    told.into_iter().flatten().for_each(|told| note(&told));
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if told.is_empty() { Ok(()) } else { Err(Failure::NotFound(told.join("\n"))) }
 }
 
 async fn service(client: &Client, service: Option<&str>) -> Option<String> {

@@ -1,11 +1,11 @@
 //! `everwatch observer versions`, `diff` and `revert`.
 
+use super::answers::Action;
 use super::operations;
 use crate::cli::Watched;
-use crate::client::Client;
+use crate::client::{Client, Failure};
 use crate::output::{VERSIONS, print};
-use crate::requests::{path, told};
-use anyhow::bail;
+use crate::requests::path;
 use everwatch_api::{DefinitionVersion, Difference, Listed, Observer, RevertTo};
 use reqwest::Method;
 use serde_json::Value;
@@ -22,9 +22,7 @@ pub(super) async fn diff(
     name: &str,
     (from, to): (Option<u32>, Option<u32>),
 ) -> anyhow::Result<()> {
-    let versions: Listed<DefinitionVersion> =
-        client.read(&format!("{}/versions?limit={ALL}", path(name))).await?;
-    let versions = versions.items;
+    let versions = all(client, name).await?;
     let present = versions.first().map_or(1, |it| it.version);
     let to = to.unwrap_or(present);
     let from = from.unwrap_or_else(|| to.saturating_sub(1));
@@ -33,14 +31,13 @@ pub(super) async fn diff(
         return Ok(());
     }
     if from == 0 {
-        bail!("version 1 of {name} is its first: pass --from to compare it with another version");
+        let text =
+            format!("version 1 of {name} is its first: pass --from to compare it with another version");
+        return Err(Failure::Failed(text).into());
     }
-    let definition = |version: u32| -> anyhow::Result<&Value> {
-        let Some(found) = versions.iter().find(|it| it.version == version) else {
-            let oldest = versions.last().map_or(1, |it| it.version);
-            bail!("{name} has no version {version}: its versions from {oldest} to {present} are kept");
-        };
-        Ok(&found.definition)
+    let definition = |version: u32| -> Result<&Value, Failure> {
+        let found = versions.iter().find(|it| it.version == version);
+        found.map(|it| &it.definition).ok_or_else(|| unknown(name, version, &versions))
     };
     let after = definition(to)?;
     let found = Difference::all(definition(from)?, after);
@@ -65,7 +62,30 @@ pub(super) fn told_differences(all: &[Difference]) -> Vec<String> {
 
 pub(super) async fn revert(client: &Client, name: &str, to: u32) -> anyhow::Result<()> {
     let body = serde_json::to_value(RevertTo { to })?;
-    let it: Observer = client.send(Method::POST, &format!("{}/revert", path(name)), Some(&body)).await?;
-    print(&format!("{}; definition version {}", told(name, &it), it.definition_version));
+    let reverted = client.send(Method::POST, &format!("{}/revert", path(name)), Some(&body)).await;
+    let it: Observer = match reverted {
+        Ok(it) => it,
+        Err(error) if matches!(error.downcast_ref(), Some(Failure::Usage(_))) => {
+            let versions = all(client, name).await?;
+            let is_known = versions.iter().any(|it| it.version == to);
+            return Err(if is_known { error } else { unknown(name, to, &versions).into() });
+        }
+        Err(error) => return Err(error),
+    };
+    print(&Action::Revert(to).told_alone(&it));
     Ok(())
+}
+
+/// All versions that the manager keeps, the newest first.
+async fn all(client: &Client, name: &str) -> anyhow::Result<Vec<DefinitionVersion>> {
+    let path = format!("{}/versions?limit={ALL}", path(name));
+    Ok(client.read::<Listed<DefinitionVersion>>(&path).await?.items)
+}
+
+fn unknown(name: &str, version: u32, versions: &[DefinitionVersion]) -> Failure {
+    let (oldest, newest) = (versions.last(), versions.first());
+    let [oldest, newest] = [oldest, newest].map(|it| it.map_or(1, |it| it.version));
+    Failure::NotFound(format!(
+        "observer {name} has no version {version}: its versions from {oldest} to {newest} are kept"
+    ))
 }

@@ -1,5 +1,6 @@
-//! `everwatch observer wait`, and `--wait` of `observer create`.
+//! `everwatch observer wait`, and `--wait` of the commands that start, stop and move observers.
 
+use super::unknown::{self, hinted};
 use crate::cli::Wait;
 use crate::client::{Client, Failure};
 use crate::output::{note, print};
@@ -9,6 +10,7 @@ use everwatch_core::clock;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::status::Status;
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// The longest time that a manager holds a request for a status.
 const POLL: Duration = Duration::from_secs(30);
@@ -19,10 +21,30 @@ const STAYS: Duration = Duration::from_millis(400);
 
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Goal<'a> {
+pub(super) enum Goal<'a> {
     /// The manager knows whether the word is a status.
     Status(&'a str),
     Health(Health),
+    /// A run that is none of these, or the end of its work. A failure for good ends the wait.
+    Runs(FormerRun),
+    /// The end of the run of a paused observer.
+    Paused,
+}
+
+/// A run that a command ends: a wait for the next run does not take it for the next one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct FormerRun {
+    /// The next run has a higher epoch.
+    pub(super) epoch: Option<u64>,
+    /// The next run is on another service.
+    pub(super) service: Option<Uuid>,
+}
+
+impl FormerRun {
+    fn is(self, it: &api::Observer) -> bool {
+        let on = it.service.as_ref().map(|service| service.id);
+        self.epoch.is_some_and(|epoch| it.epoch <= epoch) || (self.service.is_some() && self.service == on)
+    }
 }
 
 impl<'a> Goal<'a> {
@@ -43,15 +65,39 @@ impl<'a> Goal<'a> {
         match self {
             Self::Status(status) => status,
             Self::Health(health) => health.as_str(),
+            Self::Runs(FormerRun { service: Some(_), .. }) => "running on another service",
+            Self::Runs(FormerRun { epoch: Some(_), .. }) => "running again",
+            Self::Runs(_) => Health::Running.as_str(),
+            Self::Paused => Status::Paused.as_str(),
         }
     }
 
+    /// The status that the manager waits for; otherwise, the command looks repeatedly.
+    fn status(self) -> Option<&'a str> {
+        match self {
+            Self::Status(status) => Some(status),
+            Self::Health(_) | Self::Runs(_) | Self::Paused => None,
+        }
+    }
+
+    fn is_a_run(self) -> bool {
+        matches!(self, Self::Health(_) | Self::Runs(_))
+    }
+
     /// Whether the observer has reached it, or cannot reach it any more.
-    fn judge(self, it: &api::Observer, wants_run: bool) -> Option<Result<(), Failure>> {
+    fn judge(self, it: &api::Observer) -> Option<Result<(), Failure>> {
         let is = it.status.as_str();
+        let wants_run = matches!(self, Self::Runs(_));
         match self {
             Self::Status(wanted) if is == wanted => return Some(Ok(())),
             Self::Health(wanted) if it.health == Some(wanted) => return Some(Ok(())),
+            Self::Runs(former) if it.health == Some(Health::Running) && !former.is(it) => {
+                return Some(Ok(()));
+            }
+            // An observer that has ended cannot be paused, and does not run.
+            Self::Paused if matches!(it.status, Status::Paused | Status::Completed | Status::Failed) => {
+                return Some(Ok(()));
+            }
             _ => {}
         }
         match it.status {
@@ -70,39 +116,33 @@ impl<'a> Goal<'a> {
 
 pub(super) async fn run(client: &Client, asked: &Wait) -> anyhow::Result<()> {
     let goal = Goal::parse(&asked.until)?;
-    until(client, &asked.name, (goal, false), asked.timeout).await
+    let waited = until(client, &asked.name, goal, asked.timeout);
+    print(&hinted(client, (unknown::OBSERVERS, &asked.name), waited).await?);
+    Ok(())
 }
 
-/// Waits until a new observer runs, or has completed. Fails at once if it has failed for good.
-pub(super) async fn until_it_runs(client: &Client, name: &str, timeout: Duration) -> anyhow::Result<()> {
-    until(client, name, (Goal::Health(Health::Running), true), timeout).await
-}
-
-async fn until(
+/// Waits until the observer has reached the goal; returns a sentence about it. Fails at once if it cannot reach the goal any more.
+pub(super) async fn until(
     client: &Client,
     name: &str,
-    (goal, wants_run): (Goal<'_>, bool),
+    goal: Goal<'_>,
     timeout: Duration,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<String> {
     let begun = Instant::now();
     let (mut last, mut since) = (String::new(), None);
     loop {
         let left = timeout.saturating_sub(begun.elapsed());
-        let query = match goal {
-            Goal::Status(status) => {
-                let poll = left.min(POLL).as_secs().max(1);
-                format!("?wait_for=status%3D{}&wait={poll}s", Client::part(status))
-            }
-            Goal::Health(_) => String::new(),
-        };
+        let query = goal.status().map_or_else(String::new, |status| {
+            let poll = left.min(POLL).as_secs().max(1);
+            format!("?wait_for=status%3D{}&wait={poll}s", Client::part(status))
+        });
         let it: api::Observer = client.read(&format!("{}{query}", path(name))).await?;
-        let judged = goal.judge(&it, wants_run);
+        let judged = goal.judge(&it);
         let run = (it.epoch, it.attempt);
         if let Some(Ok(())) = judged
             && stays(goal, run, &mut since)
         {
-            print(&reached(goal, &it));
-            return Ok(());
+            return Ok(reached(goal, &it));
         }
         match judged {
             Some(Err(failure)) => return Err(failure.into()),
@@ -110,15 +150,15 @@ async fn until(
             Some(Ok(())) => {}
         }
         if begun.elapsed() >= timeout {
-            let (now, waited) = (current(&it), clock::show(timeout));
+            let (name, now, waited) = (&it.name, current(&it), clock::show(timeout));
             let text = format!("{name} is {now} after {waited}, not {}: {}", goal.word(), it.reason);
             return Err(Failure::TimedOut(text.trim_end_matches([':', ' ']).to_owned()).into());
         }
         if last != it.reason && !it.reason.is_empty() {
-            note(&format!("{name} is {}: {}", current(&it), it.reason));
+            note(&format!("{} is {}: {}", it.name, current(&it), it.reason));
             last = it.reason;
         }
-        if matches!(goal, Goal::Health(_)) {
+        if goal.status().is_none() {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -126,7 +166,7 @@ async fn until(
 
 /// Whether what was reached lasts: a health counts once the same attempt has had it for a moment.
 fn stays(goal: Goal<'_>, run: (u64, u32), since: &mut Option<((u64, u32), Instant)>) -> bool {
-    if matches!(goal, Goal::Status(_)) {
+    if !goal.is_a_run() {
         return true;
     }
     match since {
@@ -147,8 +187,12 @@ fn current(it: &api::Observer) -> String {
 
 /// A run that was over before it was seen has a status alone.
 fn reached(goal: Goal<'_>, it: &api::Observer) -> String {
-    match goal {
-        Goal::Status(_) => format!("{} {}", it.name, it.status),
-        Goal::Health(_) => format!("{} {}", it.name, current(it)),
-    }
+    let now = if goal.is_a_run() { current(it) } else { it.status.to_string() };
+    let on = match (goal, &it.service) {
+        (Goal::Runs(FormerRun { service: Some(_), .. }), Some(service)) => {
+            format!(" on {}", service.name)
+        }
+        _ => String::new(),
+    };
+    format!("observer {} is {now}{on}", it.name)
 }

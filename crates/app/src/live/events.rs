@@ -39,14 +39,23 @@ pub(crate) async fn read<'a>(
     // Reads the number before the history. An event that arrives between the two reads is in the history, whose
     // numbers the follower knows.
     let newest = newest(client).await?;
-    let mut history = client.read::<Listed<Item<Event>>>(&query.with(Some(query.limit))).await?.items;
-    history.reverse();
+    let history = history(client, query).await?;
     let last = newest.max(history.iter().map(|it| it.id).max());
     // If the manager no longer has the events after the last one, reconnecting cannot help: the user must read the
     // list again.
     let is_passing = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(Failure::Unreachable(_)));
     let follower = EventFollower { client, path: query.with(None), last, stream: Stream::new(is_passing) };
     Ok((history, follower))
+}
+
+/// The newest events, the oldest first.
+///
+/// # Errors
+/// As [`Client::read`].
+pub(crate) async fn history(client: &Client, query: &EventQuery) -> anyhow::Result<Vec<Item<Event>>> {
+    let mut history = client.read::<Listed<Item<Event>>>(&query.with(Some(query.limit))).await?.items;
+    history.reverse();
+    Ok(history)
 }
 
 /// The number of the newest event of all; `None` if there is none, or if the token may not read the events of all

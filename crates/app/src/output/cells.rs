@@ -12,11 +12,6 @@ pub(crate) fn line(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 
-/// `1 line`, `2 lines`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
 /// A moment as its time of day: `13:35:26`; on another day than `now`, with the day: `11-20 13:35`.
 pub(super) fn time_of_day(then: Timestamp, now: Timestamp) -> String {
     let (then, now) = (then.to_string(), now.to_string());
@@ -134,7 +129,7 @@ mod tests {
 
     #[test]
     fn one_thing_is_not_several() {
-        assert_eq!([0, 1, 2].map(|count| counted(count, "line")), ["0 lines", "1 line", "2 lines"]);
+        assert_eq!([0_u64, 1, 2].map(|count| crate::output::counted(count, "line")), ["0 lines", "1 line", "2 lines"]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::cells::{bytes, epoch, labels, line, millis, or_dash, second};
 use super::views::note;
 use super::{Column, EVENTS, Lines, OutputArgs, TerminalStyle, View, age, yaml};
 use crate::item::Item;
+use crate::output::counted;
 use everwatch_api::{Event, Execution, Listed, Observer, Run, ScheduleTimes, Service};
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::observer::definition::{OnFull, Overlap};
@@ -165,8 +166,7 @@ const HELD: View<Observer> = View {
 /// The health, with the code of the reason and the restarts where there are any.
 fn health(it: &Observer) -> String {
     let restarts = Some(it.restarts).filter(|restarts| *restarts > 0);
-    let restarts =
-        restarts.map(|restarts| format!("{restarts} restart{}", if restarts == 1 { "" } else { "s" }));
+    let restarts = restarts.map(|restarts| counted(restarts, "restart"));
     let code = it.reason_code.map(|code| code.as_str().to_owned());
     let beside: Vec<String> = code.into_iter().chain(restarts).collect();
     match it.health.map(Health::as_str) {

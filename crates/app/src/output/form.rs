@@ -24,8 +24,9 @@ pub(crate) enum Output {
 /// How the answer looks.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct OutputArgs {
-    /// Output format; `wide` shows all columns, jsonpath={.status} prints the selected values (in a list, begin with .items), and
-    /// custom-columns=NAME:.name,KIND:.kind prints these columns
+    /// Output format. `wide` shows all columns; jsonpath=EXPR prints the values that a path selects, and
+    /// custom-columns=HEAD:PATH,... prints these columns of each object. A list is an array in json and yaml; jsonpath sees it as
+    /// {"items": [...]}, as kubectl does, so begin with .items there
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub(crate) output: Output,
     /// Omit the header row of tables

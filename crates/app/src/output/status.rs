@@ -2,7 +2,7 @@
 
 use super::cells::{in_words, line, or_dash, since};
 use super::describe::{aligned, listed};
-use super::{Column, TerminalStyle, Tone, View};
+use super::{Column, TerminalStyle, Tone, View, counted};
 use crate::item::Item;
 use everwatch_api::{Finding, Operation, Pool, SafeMode, Stats};
 use everwatch_core::clock::Timestamp;
@@ -109,13 +109,12 @@ fn tolerance(pools: &[Item<Pool>]) -> String {
         return format!("none: pool {} has no service", pool.name);
     }
     let of = if pools.len() > 1 { format!(" of pool {}", pool.name) } else { String::new() };
-    let services = if pool.services == 1 { "service" } else { "services" };
     match least {
         0 => format!("none: if the largest service{of} is lost, observers wait"),
         _ => {
             format!(
-                "{least} of {} {services}{of} can be lost, and every observer still gets a slot",
-                pool.services
+                "{least} of {}{of} can be lost, and every observer still gets a slot",
+                counted(pool.services, "service")
             )
         }
     }

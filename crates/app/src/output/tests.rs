@@ -20,7 +20,7 @@ fn paper(width: usize) -> (TerminalStyle, Timestamp) {
     (TerminalStyle { width: Some(width), colours: false }, NOW)
 }
 
-fn observer(name: &str, status: &str, reason: &str) -> Item<Observer> {
+pub(crate) fn observer(name: &str, status: &str, reason: &str) -> Item<Observer> {
     let service = if status == "Processing" {
         json!({"id": "0198c1de-0000-7000-8000-00000000000a", "name": "amber"})
     } else {

@@ -19,6 +19,13 @@ const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"]
 /// A line in parts, each with its tone.
 pub(crate) type TonedLine = Vec<(Tone, String)>;
 
+/// Whether the picture begins with the times at both ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Head {
+    Shown,
+    Omitted,
+}
+
 /// A timeline as text.
 pub(crate) struct Picture {
     /// The times at both ends, and the lanes.
@@ -65,10 +72,11 @@ impl Picture {
     }
 
     /// All lines for this terminal.
-    pub(crate) fn text(&self, paper: TerminalStyle) -> String {
+    pub(crate) fn text(&self, head: Head, paper: TerminalStyle) -> String {
         let painted = |line: &TonedLine| line.iter().map(|(tone, text)| tone.paint(text, paper)).collect();
         let legend = format!("{:indent$}{}", "", self.legend, indent = self.indent);
-        self.lanes.iter().map(painted).chain([legend]).collect::<Vec<String>>().join("\n")
+        let lanes = self.lanes.iter().skip(usize::from(head == Head::Omitted));
+        lanes.map(painted).chain([legend]).collect::<Vec<String>>().join("\n")
     }
 }
 
@@ -155,12 +163,15 @@ mod tests {
             }],
             incidents: Vec::new(),
         };
-        let drawn = |colours| Picture::new(&it, 10, "").text(TerminalStyle { width: None, colours });
+        let paper = |colours| TerminalStyle { width: None, colours };
+        let drawn = |colours| Picture::new(&it, 10, "").text(Head::Shown, paper(colours));
         let text = drawn(false);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "       1970-01-01T00:00:00Z 1970-01-01T00:00:10Z");
         assert_eq!(lines[1], "amber  ▆▆▆▆░✕      ended");
         assert_eq!(lines[2], "birch  ▃▃▃▃▃█████  12 held");
         assert!(drawn(true).contains("\u{1b}[31m✕\u{1b}[0m"));
+        let without = Picture::new(&it, 10, "").text(Head::Omitted, paper(false));
+        assert_eq!(without.lines().collect::<Vec<_>>(), lines[1..]);
     }
 }

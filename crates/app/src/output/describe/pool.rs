@@ -3,19 +3,20 @@
 use super::{aligned, listed};
 use crate::item::Item;
 use crate::output::cells::in_words;
-use crate::output::{SERVICES, TerminalStyle};
+use crate::output::{SERVICES, TerminalStyle, counted};
 use everwatch_api::{Pool, Service};
 use everwatch_core::clock::Timestamp;
 
 /// A pool, with its living services.
 pub(crate) fn pool(it: &Pool, services: &[Item<Service>], on: (TerminalStyle, Timestamp)) -> String {
-    let tolerance = it.failure_tolerance.map(|count| format!("{count} of {} services", it.services));
+    let tolerance =
+        it.failure_tolerance.map(|count| format!("{count} of {}", counted(it.services, "service")));
     let mut facts = vec![
         ("Name", it.name.clone()),
         ("Admission", if it.paused { "paused" } else { "open" }.to_owned()),
         ("Single", if it.single { "yes: one service runs all its observers" } else { "" }.to_owned()),
         ("Slots", format!("{} of {} used, {} free", it.held, it.capacity, it.free)),
-        ("Needed", format!("{} slots for all its observers", it.needed)),
+        ("Needed", format!("{} for all its observers", counted(it.needed, "slot"))),
         ("Failure tolerance", tolerance.unwrap_or_default()),
         ("Health", in_words(it.health.iter().map(|(health, count)| (*count, health)))),
         ("Statuses", in_words(it.observers.iter().map(|(status, count)| (*count, status)))),

@@ -399,10 +399,10 @@ async fn a_team_reads_the_timeline_of_its_own_observers_only() {
         let shown = own.read::<Timeline>(200);
         assert_eq!((most(&shown), shown.lanes.len(), shown.incidents.len()), (Some(1), 1, 0));
         assert!(shown.marks.iter().all(|mark| mark.service.is_none()), "{:?}", shown.marks);
-        let (missing, id) = (of("none&namespace=b").await, theirs.id.to_string());
-        for key in ["web&namespace=b", &id] {
-            let hidden = of(key).await;
-            let (key, none) = (key.split('&').next().unwrap(), "none");
+        let (id, no_id) = (theirs.id.to_string(), uuid::Uuid::new_v4().to_string());
+        for (key, none) in [("web&namespace=b", "none&namespace=b"), (&id, &no_id)] {
+            let (hidden, missing) = (of(key).await, of(none).await);
+            let [key, none] = [key, none].map(|it| it.split('&').next().unwrap());
             assert_eq!(told(&hidden, key), told(&missing, none));
             hidden.refused(404, "not-found");
         }

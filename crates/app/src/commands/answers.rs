@@ -1,0 +1,103 @@
+//! What commands print after an action: what was done, or what a manager was asked to do, and how to look at it.
+//!
+//! Every such line begins with the noun and the name of the object, as in `observer hello is asked to resume`.
+
+use everwatch_api::{Observer, Service};
+use everwatch_core::record::status::Status;
+
+/// What a command asked of an observer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action<'a> {
+    Create,
+    Delete,
+    Pause,
+    Resume,
+    Restart,
+    Retry,
+    Trigger,
+    Move,
+    MoveToPool(&'a str),
+    MoveToService(&'a str),
+    Revert(u32),
+    Edit,
+}
+
+impl Action<'_> {
+    /// The verb in the path of the request.
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Delete => "delete",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Restart => "restart",
+            Self::Retry => "retry",
+            Self::Trigger => "trigger",
+            Self::Move | Self::MoveToPool(_) | Self::MoveToService(_) => "move",
+            Self::Revert(_) => "revert",
+            Self::Edit => "edit",
+        }
+    }
+
+    /// The answer about one of several observers.
+    pub(super) fn told(self, it: &Observer) -> String {
+        let what = match self {
+            Self::Create => "is created".to_owned(),
+            Self::Delete if it.status == Status::Deleted => {
+                return format!("observer {} is deleted", it.name);
+            }
+            Self::Delete => "is asked to end, and then deleted".to_owned(),
+            Self::Pause if it.status == Status::Paused => return format!("observer {} is paused", it.name),
+            Self::Pause => "is asked to pause".to_owned(),
+            Self::Resume => "is asked to resume".to_owned(),
+            Self::Restart => "is asked to restart".to_owned(),
+            Self::Retry => "is asked to start again".to_owned(),
+            Self::Trigger => "is asked to execute now".to_owned(),
+            Self::Move => "is asked to move to another service".to_owned(),
+            Self::MoveToPool(pool) => format!("is asked to move to pool {pool}"),
+            Self::MoveToService(service) => format!("is asked to move to service {service}"),
+            Self::Edit => format!("is changed: its definition has version {}", it.definition_version),
+            Self::Revert(to) => {
+                format!("has the definition of version {to} again, as version {}", it.definition_version)
+            }
+        };
+        let reason = if it.reason.is_empty() { String::new() } else { format!(": {}", it.reason) };
+        format!("observer {} {what} ({}{reason})", it.name, it.status)
+    }
+
+    /// The answer about a single observer, with the command that shows what follows, if anything does.
+    pub(super) fn told_alone(self, it: &Observer) -> String {
+        let told = self.told(it);
+        if told.ends_with(')') { format!("{told}; {}", look(&it.name)) } else { told }
+    }
+}
+
+fn look(name: &str) -> String {
+    format!("see `everwatch observer get {name}`")
+}
+
+/// What a command asked of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Cordon,
+    Uncordon,
+    Capacity,
+}
+
+impl Order {
+    pub(super) fn told(self, it: &Service) -> String {
+        let capacity = it.capacity_set.unwrap_or(it.capacity);
+        let what = match self {
+            Self::Cordon => "cordoned".to_owned(),
+            Self::Uncordon => "uncordoned".to_owned(),
+            Self::Capacity => format!("set to {capacity} slots"),
+        };
+        let Service { name, held, .. } = it;
+        match &it.unconfirmed {
+            Some(unconfirmed) => {
+                format!("service {name} is being {what} ({unconfirmed}); see `everwatch service get {name}`")
+            }
+            None => format!("service {name} is {what}; it holds {held} of {capacity}"),
+        }
+    }
+}
