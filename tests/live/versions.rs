@@ -74,7 +74,7 @@ async fn changes_are_kept_shown_and_taken_back_through_a_failover() {
     // The last change is undone in the same way.
     cluster.manager().await;
     let (code, said) = cluster.command(&["observer", "revert", "one", "--to", "3"]);
-    assert!(code == Some(0) && said.contains("definition version 5"), "{said}");
+    assert!(code == Some(0) && said.contains("as version 5 ("), "{said}");
     let (code, said) = cluster.command(&["observer", "versions", "one"]);
     assert!(code == Some(0) && said.lines().count() == 6, "{said}");
     let versions: Vec<DefinitionVersion> = api.list("/v1/observers/one/versions").await;

@@ -155,6 +155,30 @@ pub(crate) struct Filter {
     pub(crate) query: Option<String>,
 }
 
+impl Filter {
+    /// The parameters of a request for the observers that match.
+    pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
+        let statuses: Vec<_> = self.status.iter().map(|status| status.as_str()).collect();
+        let status = Some(statuses.join(",")).filter(|text| !text.is_empty());
+        let healths: Vec<_> = self.health.iter().map(|health| health.as_str()).collect();
+        let health = Some(healths.join(",")).filter(|text| !text.is_empty());
+        let codes: Vec<_> = self.reason.iter().map(|code| code.as_str()).collect();
+        let reason = Some(codes.join(",")).filter(|text| !text.is_empty());
+        let one = [
+            ("status", status),
+            ("health", health),
+            ("reason_code", reason),
+            ("kind", self.kind.clone()),
+            ("pool", self.pool.clone()),
+            ("service", self.service.clone()),
+            ("selector", self.labels.selector()),
+            ("q", self.query.clone()),
+        ];
+        let labels = self.labels.labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));
+        one.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(labels).collect()
+    }
+}
+
 impl ListArgs {
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch observer list --status Failed -o wide
@@ -273,7 +297,7 @@ impl Selection {
     pub(crate) const EXAMPLES: &'static str =
         "Examples (the same for delete, pause, resume, restart and retry):
   everwatch observer restart prices-1 prices-2
-  everwatch observer restart prices-1 --wait 30s           (not for retry; delete waits until the run has ended)
+  everwatch observer restart prices-1 --wait 30s           also pause, resume and delete
   everwatch observer restart -l team=prices                asks: Restart 37 observers?
   everwatch observer restart -l team=prices --expect 37    proceeds only if exactly 37 match";
 }

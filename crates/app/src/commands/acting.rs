@@ -1,7 +1,6 @@
 //! The commands that act on observers, by their names or by a filter: pause, resume, restart, retry, trigger, move and delete.
 
 use super::answers::Action;
-use super::observer::query;
 use super::unknown::{self, Named, explained, hinted};
 use super::waiting::{self, FormerRun, Goal};
 use super::{bulk, fan_out};
@@ -22,7 +21,7 @@ pub(super) async fn selected(
     chosen: &Selection,
     wait: Option<Duration>,
 ) -> anyhow::Result<()> {
-    let filter = query(&chosen.filter);
+    let filter = chosen.filter.query();
     if filter.is_empty() {
         return named(client, action, &chosen.names, wait).await;
     }
@@ -149,7 +148,7 @@ pub(super) async fn delete(
     wait: Option<Duration>,
     dry_run: bool,
 ) -> anyhow::Result<()> {
-    let filter = query(&chosen.filter);
+    let filter = chosen.filter.query();
     let names = match (filter.is_empty(), dry_run) {
         (true, _) => chosen.names.clone(),
         (false, true) => {

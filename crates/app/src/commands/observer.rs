@@ -4,7 +4,7 @@ use super::answers::Action;
 use super::unknown::{self, Named, hinted};
 use super::waiting::{FormerRun, Goal};
 use super::{acting, apply, edit, events, fan_out, get, logs, versions, waiting, watch};
-use crate::cli::{Create, Filter, ListArgs, Names, Observer, Watched};
+use crate::cli::{Create, ListArgs, Names, Observer, Watched};
 use crate::client::{Client, Failure};
 use crate::output::{self, OBSERVERS, Root, TerminalStyle, print, print_paragraphs};
 use crate::requests::{all, described_observer, path};
@@ -186,7 +186,7 @@ fn flag_of(member: &str, json_flags: &[(&str, Option<String>)]) -> Option<String
 }
 
 async fn list(client: &Client, which: &ListArgs, watched: &Watched) -> anyhow::Result<()> {
-    let mut query = query(&which.filter);
+    let mut query = which.filter.query();
     query.extend(which.sort.clone().map(|sort| ("sort", sort)));
     let most = which.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let load = async |room: usize| all(client, &query, most.min(room)).await;
@@ -199,27 +199,6 @@ async fn list(client: &Client, which: &ListArgs, watched: &Watched) -> anyhow::R
         unknown::check(client, Named::of(&which.filter)).await?;
     }
     Ok(())
-}
-
-pub(super) fn query(which: &Filter) -> Vec<(&'static str, String)> {
-    let statuses: Vec<_> = which.status.iter().map(|status| status.as_str()).collect();
-    let status = Some(statuses.join(",")).filter(|text| !text.is_empty());
-    let healths: Vec<_> = which.health.iter().map(|health| health.as_str()).collect();
-    let health = Some(healths.join(",")).filter(|text| !text.is_empty());
-    let codes: Vec<_> = which.reason.iter().map(|code| code.as_str()).collect();
-    let reason = Some(codes.join(",")).filter(|text| !text.is_empty());
-    let one = [
-        ("status", status),
-        ("health", health),
-        ("reason_code", reason),
-        ("kind", which.kind.clone()),
-        ("pool", which.pool.clone()),
-        ("service", which.service.clone()),
-        ("selector", which.labels.selector()),
-        ("q", which.query.clone()),
-    ];
-    let labels = which.labels.labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));
-    one.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(labels).collect()
 }
 
 pub(super) fn read_json(member: &str, given: &str) -> anyhow::Result<Value> {
