@@ -8,6 +8,7 @@ mod failure;
 mod item;
 mod live;
 mod output;
+mod refusals;
 mod requests;
 mod spelling;
 mod top;

@@ -1,8 +1,5 @@
-//! Words refusals of invalid input: as sentences instead of the messages of parsers and JSON schemas, and with the flag or
-//! file of the user instead of the member of the request.
-
-use crate::failure::Failure;
-use std::path::Path;
+//! Words errors of invalid input: as sentences instead of the messages of parsers and JSON schemas, and with the place where
+//! the user gave a member instead of its pointer.
 
 /// The sentence for the message of a parser or a JSON schema; other texts as they are.
 pub(crate) fn sentence(told: &str) -> String {
@@ -136,37 +133,6 @@ fn or<T: AsRef<str>>(all: &[T]) -> String {
     }
 }
 
-/// The refusal of a request, with the place where the user gave each member, for instance its flag.
-pub(crate) fn in_place(error: anyhow::Error, place_of: impl Fn(&str) -> Option<String>) -> anyhow::Error {
-    match error.downcast::<Failure>() {
-        Ok(failure @ Failure::Usage(_)) => {
-            let text = failure.to_string();
-            let begins = |before: Option<&str>| before.is_none_or(|it| it.is_empty() || it.ends_with(';'));
-            let words: Vec<_> = text.split(' ').collect();
-            let before = std::iter::once(None).chain(words.iter().map(|word| Some(*word)));
-            // A path inside of a sentence is no member.
-            let word = |(word, before): (&&str, _)| {
-                let place = begins(before).then(|| word_in_place(word, &place_of)).flatten();
-                place.unwrap_or_else(|| (*word).to_owned())
-            };
-            let text = words.iter().zip(before).map(word).collect::<Vec<_>>().join(" ");
-            failure.replaced(text).into()
-        }
-        Ok(failure) => failure.into(),
-        Err(error) => error,
-    }
-}
-
-/// The refusal of a request whose members are in this file.
-pub(crate) fn in_file(error: anyhow::Error, file: &Path) -> anyhow::Error {
-    in_place(error, |word| path_of(word).map(|path| format!("{}: {path}", file.display())))
-}
-
-/// The refusal of a request whose members come from flags of the same names.
-pub(crate) fn as_flags(error: anyhow::Error) -> anyhow::Error {
-    in_place(error, |word| path_of(word).map(|path| format!("--{}", path.replace('_', "-"))))
-}
-
 /// Replaces each word that is a member.
 pub(crate) fn text_in_place(text: &str, place_of: impl Fn(&str) -> Option<String>) -> String {
     let word = |word: &str| word_in_place(word, &place_of).unwrap_or_else(|| word.to_owned());
@@ -174,7 +140,7 @@ pub(crate) fn text_in_place(text: &str, place_of: impl Fn(&str) -> Option<String
 }
 
 /// The place of a member, with the punctuation behind the member.
-fn word_in_place(word: &str, place_of: impl Fn(&str) -> Option<String>) -> Option<String> {
+pub(crate) fn word_in_place(word: &str, place_of: impl Fn(&str) -> Option<String>) -> Option<String> {
     let name = word.trim_end_matches([':', ';', ',']);
     place_of(name).map(|place| format!("{place}{}", &word[name.len()..]))
 }
@@ -227,16 +193,5 @@ mod tests {
         ] {
             assert_eq!(sentence(told), sentence_);
         }
-    }
-
-    #[test]
-    fn members_are_named_by_their_place() {
-        let refused = || Failure::Usage("/spec/every is not /bin/sh; /a~1b: no\n  /c: no".to_owned()).into();
-        let told = in_file(refused(), Path::new("a.yaml")).to_string();
-        assert_eq!(told, "a.yaml: spec.every is not /bin/sh; a.yaml: a/b: no\n  a.yaml: c: no");
-        let told = as_flags(Failure::Usage("/expires_in is 5".to_owned()).into()).to_string();
-        assert_eq!(told, "--expires-in is 5");
-        assert_eq!(path_of("/"), None);
-        assert_eq!(path_of("and/or"), None);
     }
 }

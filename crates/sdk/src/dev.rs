@@ -129,6 +129,10 @@ fn adapt(settings: &mut Settings, options: &Options, scratch: Option<&TempDir>) 
     }
     if let Some(folder) = scratch {
         settings.store.url = format!("sqlite://{}", folder.path().join("everwatch.db").display());
+        if settings.service.log_dir.as_os_str().is_empty() {
+            // The output of the runs that a killed service had.
+            settings.service.log_dir = folder.path().join("logs");
+        }
     }
     if let Some(deaths) = options.quarantine_after {
         settings.manager.quarantine_after = deaths;

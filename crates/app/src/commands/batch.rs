@@ -6,7 +6,7 @@ use crate::cli::{Batch, CreateBatch, OutputArgs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, counted, print};
-use crate::wording::in_file;
+use crate::refusals::in_file;
 use everwatch_api::{self as api, BatchMember, Listed};
 use everwatch_core::batch::BatchState;
 use everwatch_core::clock::{self, show};

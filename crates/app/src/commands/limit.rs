@@ -6,7 +6,7 @@ use crate::cli::Limit;
 use crate::client::Client;
 use crate::item::Item;
 use crate::output::{self, LIMITS, counted, print};
-use crate::wording::as_flags;
+use crate::refusals::as_flags;
 use everwatch_api::{self as api, NamedThing};
 use reqwest::Method;
 

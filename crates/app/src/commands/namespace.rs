@@ -7,7 +7,7 @@ use crate::cli::Namespace;
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, NAMESPACES, counted, print};
-use crate::wording::in_file;
+use crate::refusals::in_file;
 use everwatch_api as api;
 use reqwest::Method;
 use serde_json::json;

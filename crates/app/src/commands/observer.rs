@@ -7,8 +7,9 @@ use super::{acting, apply, edit, events, fan_out, get, logs, versions, waiting, 
 use crate::cli::{Create, ListArgs, Names, Observer, Watched};
 use crate::client::{Client, Failure};
 use crate::output::{self, OBSERVERS, Root, TerminalStyle, print, print_paragraphs};
+use crate::refusals::in_place;
 use crate::requests::{all, described_observer, path};
-use crate::wording::{in_place, path_of};
+use crate::wording::path_of;
 use everwatch_api as api;
 use everwatch_core::clock;
 use reqwest::Method;

@@ -6,7 +6,7 @@ use crate::cli::Rate;
 use crate::client::Client;
 use crate::item::Item;
 use crate::output::{self, RATES, counted, print};
-use crate::wording::as_flags;
+use crate::refusals::as_flags;
 use everwatch_api as api;
 use reqwest::Method;
 

@@ -9,8 +9,8 @@ use crate::item::Item;
 use crate::output::{
     self, Change, Output, REBALANCE, SERVICES, TerminalStyle, counted, print, print_paragraphs,
 };
+use crate::refusals::as_flags;
 use crate::requests::{described_service, service_path as path};
-use crate::wording::as_flags;
 use everwatch_api as api;
 use everwatch_core::clock;
 use reqwest::Method;

@@ -70,6 +70,12 @@ pub(super) fn millis(ms: u64) -> String {
     if ms < 1000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1000, ms % 1000 / 100) }
 }
 
+/// A time without a run for display: `≤ 1.3 s` if it is an upper bound. Zero needs no sign.
+pub(super) fn gap(ms: u64, is_bound: bool) -> String {
+    let sign = if is_bound && ms > 0 { "≤ " } else { "" };
+    format!("{sign}{}", millis(ms))
+}
+
 /// A size in bytes for display: `512 KiB`, `46.0 MiB`.
 pub(super) fn bytes(bytes: u64) -> String {
     const KIB: u64 = 1 << 10;
@@ -94,7 +100,7 @@ pub(super) fn observers(event: &Event) -> Option<String> {
 /// Why it happened, how the move went, and who asked.
 pub(super) fn cause(event: &Event) -> String {
     let text = Some(event.text.clone()).filter(|text| !text.is_empty());
-    let gap = event.gap_ms.map(|ms| format!("gap {}", millis(ms)));
+    let gap = event.gap_ms.map(|ms| format!("gap {}", gap(ms, event.gap_is_bound)));
     let overlap = event.overlap_ms.filter(|ms| *ms > 0).map(|ms| format!("overlap {}", millis(ms)));
     let by = event.by.as_ref().and_then(|by| by.who.as_ref()).map(|who| format!("by {who}"));
     [text, gap, overlap, by].into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -129,7 +135,10 @@ mod tests {
 
     #[test]
     fn one_thing_is_not_several() {
-        assert_eq!([0_u64, 1, 2].map(|count| crate::output::counted(count, "line")), ["0 lines", "1 line", "2 lines"]);
+        assert_eq!(
+            [0_u64, 1, 2].map(|count| crate::output::counted(count, "line")),
+            ["0 lines", "1 line", "2 lines"]
+        );
     }
 
     #[test]

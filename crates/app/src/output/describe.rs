@@ -11,7 +11,7 @@ pub(crate) use kind::kind;
 pub(crate) use pool::pool;
 pub(crate) use rollout::rollout;
 
-use super::cells::{bytes, epoch, labels, line, millis, or_dash, second};
+use super::cells::{bytes, epoch, gap, labels, line, millis, or_dash, second};
 use super::views::note;
 use super::{Column, EVENTS, Lines, OutputArgs, TerminalStyle, View, age, yaml};
 use crate::item::Item;
@@ -144,7 +144,8 @@ const RUNS: View<Run> = View {
         Column::<Run>::new("STARTED", |it, _| second(it.started_at)),
         Column::<Run>::new("LASTED", |it, now| age(it.ended_at.unwrap_or(now).since(it.started_at))).right(),
         Column::<Run>::new("STARTS", |it, _| it.attempts.to_string()).right(),
-        Column::<Run>::new("GAP BEFORE", |it, _| or_dash(it.gap_ms.map(millis))).right(),
+        Column::<Run>::new("GAP BEFORE", |it, _| or_dash(it.gap_ms.map(|ms| gap(ms, it.gap_is_bound))))
+            .right(),
         Column::<Run>::new("END", |it, _| or_dash(it.ended.as_ref())).least(6),
     ],
 };

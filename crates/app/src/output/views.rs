@@ -1,7 +1,7 @@
 //! The columns of each kind of list.
 
 use super::cells::{
-    bytes, cause, epoch, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
+    bytes, cause, epoch, gap, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
 };
 use super::table::{Column, View};
 use everwatch_api::{
@@ -370,7 +370,7 @@ pub(crate) const INCIDENTS: View<Incident> = View {
         WAITING,
         GAP_P50,
         GAP_P99,
-        Column::<Incident>::new("MAX", |it, _| millis(it.gap_ms_max)).right(),
+        Column::<Incident>::new("MAX", |it, _| gap_of(it, it.gap_ms_max)).right(),
         OVERLAP,
         TO,
     ],
@@ -386,7 +386,7 @@ pub(crate) const INCIDENTS_OF_DAY: View<Incident> = View {
         WAITING,
         GAP_P50,
         GAP_P99,
-        Column::<Incident>::new("MAX", |it, _| millis(it.gap_ms_max)).right(),
+        Column::<Incident>::new("MAX", |it, _| gap_of(it, it.gap_ms_max)).right(),
         OVERLAP,
         TO,
     ],
@@ -401,11 +401,16 @@ pub(crate) const INCIDENTS_SHORT: View<Incident> = View {
         CAUSE,
         MOVED,
         WAITING,
-        Column::<Incident>::new("MAX GAP", |it, _| millis(it.gap_ms_max)).right(),
+        Column::<Incident>::new("MAX GAP", |it, _| gap_of(it, it.gap_ms_max)).right(),
         TO,
     ],
     ..INCIDENTS
 };
+
+/// After a death, managers know when they last heard from the service, and not when it died.
+fn gap_of(it: &Incident, ms: u64) -> String {
+    gap(ms, matches!(it.cause.as_str(), "lost" | "unknown"))
+}
 
 const TIME: Column<Incident> = Column::<Incident>::new("AT", |it, now| time_of_day(it.since, now));
 const FROM: Column<Incident> = Column::<Incident>::new("FROM", |it, _| it.from.clone()).least(8);
@@ -413,8 +418,8 @@ const CAUSE: Column<Incident> = Column::<Incident>::new("CAUSE", |it, _| it.caus
 const MOVED: Column<Incident> = Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right();
 const WAITING: Column<Incident> = Column::<Incident>::new("WAITING", |it, _| it.waiting.to_string()).right();
 const GAP_P50: Column<Incident> =
-    Column::<Incident>::new("GAP p50", |it, _| millis(it.gap_ms_median)).right();
-const GAP_P99: Column<Incident> = Column::<Incident>::new("p99", |it, _| millis(it.gap_ms_p99)).right();
+    Column::<Incident>::new("GAP p50", |it, _| gap_of(it, it.gap_ms_median)).right();
+const GAP_P99: Column<Incident> = Column::<Incident>::new("p99", |it, _| gap_of(it, it.gap_ms_p99)).right();
 const OVERLAP: Column<Incident> =
     Column::<Incident>::new("OVERLAP", |it, _| millis(it.overlap_ms_max)).right();
 const TO: Column<Incident> = Column::<Incident>::new("TO", |it, _| {

@@ -293,7 +293,9 @@ impl Feed {
             FeedState::Ended => "ended".to_owned(),
             FeedState::Failed => "failed".to_owned(),
             FeedState::Open if self.follows => "following".to_owned(),
-            FeedState::Open if self.below > 0 => format!("paused, {} below", counted(self.below as u64, "line")),
+            FeedState::Open if self.below > 0 => {
+                format!("paused, {} below", counted(self.below as u64, "line"))
+            }
             FeedState::Open => "paused".to_owned(),
         }
     }
