@@ -161,7 +161,7 @@ async fn a_batch_completes_while_services_and_managers_are_killed() {
 
     std::fs::write(fails.join("mended"), "").unwrap();
     let (code, said) = cluster.command(&["batch", "retry-failed", "jobs"]);
-    assert!(code == Some(0) && said.contains("jobs Running"), "{said}");
+    assert!(code == Some(0) && said.contains("batch jobs is Running"), "{said}");
     let batch = until_state(&api, "jobs", BatchState::Completed).await;
     assert_eq!((counted(&batch, Status::Completed), batch.completions), (MEMBERS, 2));
     assert_eq!(output.until(2).await.counts["Completed"] as usize, MEMBERS);
@@ -226,7 +226,7 @@ async fn a_request_that_is_cut_off_is_continued_at_another_manager() {
     judge_places(&members(&second, "cut", "").await, CUT);
 
     let (code, said) = cluster.command(&["batch", "cancel", "cut"]);
-    assert!(code == Some(0) && said.contains("cut Cancelling"), "{said}");
+    assert!(code == Some(0) && said.contains("batch cut is Cancelling"), "{said}");
     cluster.kill("second");
     let api = cluster.api.clone();
     let cancelled = until_state(&api, "cut", BatchState::Cancelled).await;

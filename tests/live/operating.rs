@@ -283,7 +283,7 @@ async fn a_move_to_a_service_goes_to_that_one() {
     for (to, code, told) in [
         ("c", 4, "service c has no room: it uses 2 of its 2 slots"),
         ("d", 4, "service d is cordoned, so it takes no observers"),
-        ("nobody", 2, "no service with the name `nobody` is alive; see `everwatch service list`"),
+        ("nobody", 3, "there is no service `nobody`; `everwatch service list` shows all services"),
     ] {
         let (ended, said) = cluster.command(&["observer", "move", "o2", "--to", to]);
         assert!(ended == Some(code) && said.contains(told), "{ended:?} {said}");

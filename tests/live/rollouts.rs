@@ -186,7 +186,7 @@ async fn the_first_failure_pauses_and_a_revert_restores_all() {
     assert_eq!(members[5].state, MemberState::Failed);
     going.kill_a_manager().await;
     let (code, said) = going.cluster.command(&["rollout", "revert", "pause"]);
-    assert!(code == Some(0) && said.contains("pause Reverting"), "{said}");
+    assert!(code == Some(0) && said.contains("rollout pause is Reverting"), "{said}");
     for least in [1, 4] {
         going.until("pause", &[MemberState::Reverting, MemberState::Reverted], least).await;
         going.kill_a_manager().await;

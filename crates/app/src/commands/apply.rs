@@ -64,6 +64,28 @@ enum Outcome {
     Deleted,
 }
 
+impl Outcome {
+    /// Its place among the counts.
+    fn slot(&self) -> usize {
+        match self {
+            Self::Created => 0,
+            Self::Changed(_) => 1,
+            Self::Unchanged => 2,
+            Self::Deleted => 3,
+        }
+    }
+
+    /// What was done; `None` if nothing was.
+    fn told(&self) -> Option<String> {
+        match self {
+            Self::Created => Some("created".to_owned()),
+            Self::Changed(members) => Some(format!("changed: {}", members.join(", "))),
+            Self::Unchanged => None,
+            Self::Deleted => Some("deleted".to_owned()),
+        }
+    }
+}
+
 pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     let labels: BTreeMap<String, String> = asked.labels.labels.iter().cloned().collect();
     if asked.prune && labels.is_empty() {
@@ -98,13 +120,15 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
         .buffered(AT_ONCE);
     let (mut counts, mut failed) = ([0_usize; 4], 0_usize);
     while let Some((outcome, name)) = done.next().await {
-        let (line, slot) = match outcome {
-            Ok(Outcome::Created) => (Some(format!("observer {name} is created")), 0),
-            Ok(Outcome::Changed(members)) => {
-                (Some(format!("observer {name} is changed: {}", members.join(", "))), 1)
+        bar.inc(1);
+        match outcome {
+            Ok(outcome) => {
+                counts[outcome.slot()] += 1;
+                if let Some(what) = outcome.told() {
+                    let be = if asked.dry_run { "would be" } else { "is" };
+                    bar.suspend(|| print(&format!("observer {name} {be} {what}")));
+                }
             }
-            Ok(Outcome::Unchanged) => (None, 2),
-            Ok(Outcome::Deleted) => (Some(format!("observer {name} is deleted")), 3),
             // The others would fail with the same text.
             Err(error) if matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => {
                 bar.finish_and_clear();
@@ -113,14 +137,7 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
             Err(error) => {
                 failed += 1;
                 bar.suspend(|| print(&format!("observer {name} failed: {error:#}")));
-                bar.inc(1);
-                continue;
             }
-        };
-        counts[slot] += 1;
-        bar.inc(1);
-        if let Some(line) = line {
-            bar.suspend(|| print(&line));
         }
     }
     bar.finish_and_clear();

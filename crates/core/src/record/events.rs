@@ -370,27 +370,31 @@ impl Teller<'_> {
         if let Some(settled) = &new.settled
             && (old.settled.is_none() || ended_at_rest(settled) && old.settled.as_ref() != Some(settled))
         {
-            let (what, text) = match &settled.how {
-                Settlement::Stopped => (EventKind::Stopped, String::new()),
-                Settlement::Completed => (EventKind::Completed, String::new()),
-                Settlement::Finished { at } if self.after.definition.finish_at == Some(*at) => {
-                    (EventKind::Completed, format!("at its finish_at, {at}"))
-                }
-                Settlement::Finished { at } if self.after.closes_at == Some(*at) => {
-                    (EventKind::Stopped, format!("its window closed at {at}"))
-                }
-                Settlement::Finished { at } => (EventKind::Stopped, format!("at its former finish_at, {at}")),
-                Settlement::Failed { error, .. } | Settlement::NotStarted { error } => {
-                    (EventKind::Failed, error.clone())
-                }
-            };
-            if settled.is_by_manager() {
-                // Its key ranks it among the reports; it names no run.
-                let (at, epoch) = (settled.at, self.after.epoch());
-                self.list.push(RowEvent { kind: what, at, epoch, service: None, text });
-            } else {
-                self.say(what, (settled.service, settled.at), settled.key.acquisitions, text);
+            self.settled(settled);
+        }
+    }
+
+    fn settled(&mut self, settled: &Settled) {
+        let (what, text) = match &settled.how {
+            Settlement::Stopped => (EventKind::Stopped, String::new()),
+            Settlement::Completed => (EventKind::Completed, String::new()),
+            Settlement::Finished { at } if self.after.definition.finish_at == Some(*at) => {
+                (EventKind::Completed, format!("at its finish_at, {at}"))
             }
+            Settlement::Finished { at } if self.after.closes_at == Some(*at) => {
+                (EventKind::Stopped, format!("its window closed at {at}"))
+            }
+            Settlement::Finished { at } => (EventKind::Stopped, format!("at its former finish_at, {at}")),
+            Settlement::Failed { error, .. } | Settlement::NotStarted { error } => {
+                (EventKind::Failed, error.clone())
+            }
+        };
+        if settled.is_by_manager() {
+            // Its key ranks it among the reports; it names no run.
+            let (at, epoch) = (settled.at, self.after.epoch());
+            self.list.push(RowEvent { kind: what, at, epoch, service: None, text });
+        } else {
+            self.say(what, (settled.service, settled.at), settled.key.acquisitions, text);
         }
     }
 }
