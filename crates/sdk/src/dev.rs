@@ -106,7 +106,7 @@ pub(crate) fn run(
         None
     } else {
         // The name is random: a killed process leaves its folder behind, and a later process may have the same id.
-        Some(tempfile::Builder::new().prefix("everwatch-dev-").tempdir().map_err(DevError::Scratch)?)
+        Some(scratch_folder().map_err(DevError::Scratch)?)
     };
     adapt(&mut settings, options, scratch.as_ref());
     ensure_loopback(&settings.manager.listen)?;
@@ -122,6 +122,15 @@ pub(crate) fn run(
     ended
 }
 
+/// In a temporary folder: the output of observers, also of those whose service was killed.
+const LOGS: &str = "logs";
+
+fn scratch_folder() -> std::io::Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("everwatch-dev-").tempdir()?;
+    std::fs::create_dir(folder.path().join(LOGS))?;
+    Ok(folder)
+}
+
 /// Applies the options, and allows the built-in kinds everything: the API is reachable from this machine only.
 fn adapt(settings: &mut Settings, options: &Options, scratch: Option<&TempDir>) {
     if settings.log.filter == host::Log::default().filter {
@@ -130,8 +139,7 @@ fn adapt(settings: &mut Settings, options: &Options, scratch: Option<&TempDir>) 
     if let Some(folder) = scratch {
         settings.store.url = format!("sqlite://{}", folder.path().join("everwatch.db").display());
         if settings.service.log_dir.as_os_str().is_empty() {
-            // The output of the runs that a killed service had.
-            settings.service.log_dir = folder.path().join("logs");
+            settings.service.log_dir = folder.path().join(LOGS);
         }
     }
     if let Some(deaths) = options.quarantine_after {
