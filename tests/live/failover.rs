@@ -77,6 +77,12 @@ async fn a_killed_service_is_lost_as_soon_as_its_observers_run_elsewhere() {
         for number in 0..4 {
             api.create(kind_of(number * 2, &folder)).await;
         }
+        let all_run = |all: &[Observer]| all.len() == 4 && all.iter().all(|it| holder(it).is_some());
+        wait_for("all to run", || async {
+            let all = api.processing().await;
+            if all_run(&all) { Ok(()) } else { Err(format!("{all:?}")) }
+        })
+        .await;
         // A move leaves the session of its service as it is.
         let moved = api.processing().await.into_iter().find(|it| holder(it) == Some("a")).unwrap();
         let _: Observer = api.done("POST", &format!("/v1/observers/{}/move", moved.id), None, 202).await;

@@ -45,7 +45,7 @@ async fn each_wrong_setting_is_named_with_its_cure() {
         ("service", "EVERWATCH_SERVICE__LISTEN", &occupied, 1, &["service.listen", &occupied]),
         ("manager", "EVERWATCH_MANAGER__LISTEN", "7700", 2, &["manager.listen", "127.0.0.1:7700"]),
         ("manager", "EVERWATCH_MANAGER__LISTEN", &occupied, 1, &[&occupied]),
-        ("manager", "EVERWATCH_STORE__URL", "mysql://x", 1, &["store.url", "sqlite://", "postgres://"]),
+        ("manager", "EVERWATCH_STORE__URL", "mysql://x", 2, &["store.url", "sqlite://", "postgres://"]),
         ("manager", "EVERWATCH_STORE__URL", "sqlite:///proc/x.db", 1, &["store.url", "/proc/x.db"]),
         ("manager", "EVERWATCH_STORE__URL", &no_database, 1, &["store.url", "nowhere"]),
         ("service", "EVERWATCH_BROKER__URL", &nowhere, 1, &["vhost", "nowhere", "rabbitmqctl add_vhost"]),

@@ -50,11 +50,11 @@ fn of_schema(told: &str) -> Option<String> {
         return Some(format!("must be {choices}"));
     }
     if rest.starts_with("is not valid under any of the schemas") {
-        let text = "has none of the forms that are possible here: `everwatch kind describe KIND` shows them";
+        let text = "matches none of the permitted forms: `everwatch kind describe KIND` shows them";
         return Some(text.to_owned());
     }
     let several = rest.starts_with("is valid under more than one of the schemas");
-    several.then(|| "has several of the forms of which it must have one".to_owned())
+    several.then(|| "matches several forms, but must match exactly one".to_owned())
 }
 
 fn type_in_words(name: &str) -> &str {
@@ -175,7 +175,7 @@ mod tests {
             ),
             (
                 "value is not valid under any of the schemas listed in the 'anyOf' keyword",
-                "has none of the forms that are possible here: `everwatch kind describe KIND` shows them",
+                "matches none of the permitted forms: `everwatch kind describe KIND` shows them",
             ),
             (
                 r#"invalid type: string "x", expected u32"#,

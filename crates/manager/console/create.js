@@ -152,11 +152,11 @@ const RETRIES = [["", "default: 1s, doubling to 1m, without limit"], ["exponenti
 /** What happens after an error of its code, and how it stops. */
 function failing(context) {
   const choose = (event) => { draft.retry = event.target.value; context.redraw(); };
-  const attempts = () => typed("Attempts", "/retry/attempts", "new-attempts", "attempts", "no limit", "how often its code starts in one run at most; if empty, without limit", { type: "number", min: 1, step: 1 });
+  const attempts = (counted) => typed("Attempts", "/retry/attempts", "new-attempts", "attempts", "no limit", `maximum number of starts in one run${counted}; empty: no limit`, { type: "number", min: 1, step: 1 });
   const parts = {
     exponential: () => [typed("First delay", "/retry/first", "new-first", "first", "1s", "before the second attempt; each further delay is twice as long"), typed("Longest delay", "/retry/max", "new-longest", "longest", "60s", "the delays grow up to this one"),
-      typed("Reset after", "/retry/reset_after", "new-reset", "reset", "5m", "after running for this long, the delays are short again"), attempts()],
-    fixed: () => [typed("Delay", "/retry/every", "new-every", "every", "5s", "between an error and the next attempt"), attempts()],
+      typed("Reset after", "/retry/reset_after", "new-reset", "reset", "5m", "after running for this long, the delays are short again"), attempts(", counted again after “Reset after”")],
+    fixed: () => [typed("Delay", "/retry/every", "new-every", "every", "5s", "between an error and the next attempt"), attempts("")],
     intervals: () => [typed("Delays", "/retry/delays", "new-delays", "delays", "1s, 10s, 1m", "separated by commas; if empty, it fails at its first error")],
   };
   return h("fieldset", { key: `failing-${draft.retry}` }, h("legend", {}, "Errors and stops"),

@@ -72,7 +72,7 @@ function spanChoice(params, context) {
     return undefined;
   };
   const said = (at) => (Date.now() - Date.parse(at) < DAY_MS ? shortClock(at) : exact(at));
-  const range = isRange ? `${params.get("since") ? said(params.get("since")) : "the first"} to ${params.get("until") ? said(params.get("until")) : "now"}` : "from … to …";
+  const range = isRange ? `${params.get("since") ? said(params.get("since")) : "start"} to ${params.get("until") ? said(params.get("until")) : "now"}` : "from … to …";
   return field("Time", h("select", { name: "span", onchange: choose }, h("option", { value: "", selected: !now }, "any"),
     Object.entries(SPANS).map(([value, [text]]) => h("option", { value, selected: value === now }, `last ${text}`)), h("option", { value: "range", selected: isRange }, range)));
 }
@@ -80,7 +80,7 @@ function spanChoice(params, context) {
 function filters(data, params, context) {
   const services = data.services.toSorted((a, b) => Number(a.is_deleted) - Number(b.is_deleted) || a.name.localeCompare(b.name, "en", { numeric: true }));
   return h("form", { class: "row fields", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
-    choice("Type", "type", "everything", EVENT_TYPES.map((it) => [it, eventWord(it)]), params, context),
+    choice("Type", "type", "any", EVENT_TYPES.map((it) => [it, eventWord(it)]), params, context),
     observerField(data, params, context), h("datalist", { id: "event-observers", key: "like" }, data.about.like.map((it) => h("option", { value: it.namespace === "default" ? it.name : `${it.namespace}/${it.name}` }))),
     may("services:read") ? choice("Service", "service", "any", services.map((it) => [it.id, serviceName(it)]), params, context) : null,
     spanChoice(params, context));

@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 import { duration } from "./show.js";
 
 /** What the sign ≤ means, for hovering. */
-export const AT_MOST = "at most: counted from the last sign of life of the lost service";
+export const AT_MOST = "upper bound: counted from the last sign of life of the earlier service";
 
 /** The gap as text. A gap of zero needs no sign. */
 export const gapText = (ms, isAtMost) => (isAtMost && ms > 0 ? `≤ ${duration(ms)}` : duration(ms));

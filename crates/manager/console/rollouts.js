@@ -83,7 +83,7 @@ function drawOne(data, route, context) {
       progress(it), buttons(it, context)),
     h("div", { class: "panels", key: "facts" },
       h("section", { class: "panel" }, h("h2", {}, "Rules"), h("dl", { class: "facts" },
-        fact("In progress at most", number(it.max_parallel)), fact("Healthy after", it.healthy_for), fact("Timeout", it.timeout), fact("On failure", it.on_failure),
+        fact("Maximum in progress", number(it.max_parallel)), fact("Healthy after", it.healthy_for), fact("Timeout", it.timeout), fact("On failure", it.on_failure),
         fact("Started", time(it.created_at)), fact("By", it.by ?? "unknown"), over(it) ? fact("Ended", time(it.ended_at)) : null)),
       h("section", { class: "panel" }, h("h2", {}, "Patch"), h("pre", { tabindex: "0" }, JSON.stringify(it.patch, null, 2)),
         h("p", { class: "fine" }, "Selector: ", h("code", {}, JSON.stringify(it.selector))))),

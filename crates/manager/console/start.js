@@ -93,7 +93,7 @@ export async function startRollout() {
       { name: "q", half: true, label: "Part of the name", placeholder: "price-" },
       { name: "patch", label: "Patch", rows: 4, placeholder: "spec:\n  every: 10s", hint: "the fields of the definition to change, in YAML or JSON; null restores a default" },
       { name: "name", half: true, label: "Name of the rollout", placeholder: "generated" },
-      { name: "max_parallel", half: true, label: "In progress at most", placeholder: "1", hint: "observers that are changed and not yet healthy" },
+      { name: "max_parallel", half: true, label: "Maximum in progress", placeholder: "1", hint: "observers that are changed and not yet healthy" },
       { name: "healthy_for", half: true, label: "Healthy after", placeholder: "30s", hint: "how long a changed observer must run without an error" },
       { name: "timeout", half: true, label: "Timeout", placeholder: "10m", hint: "the rollout pauses if a changed observer is not healthy by then" },
       { name: "on_failure", half: true, label: "On failure", value: "pause", options: [["pause", "pause the rollout"], ["revert", "restore the former definitions"]] },
@@ -140,10 +140,10 @@ export async function createBatch() {
     }),
     fields: [
       { name: "name", half: true, label: "Name", placeholder: "generated" },
-      ...(namespaces.length > 1 ? [{ name: "namespace", label: "Namespace", half: true, options: [["", "the usual one"], ...namespaces.map((it) => [it, it])] }] : []),
-      { name: "max_running", half: true, label: "Run at most", placeholder: "no limit", hint: "observers of the batch that run at once" },
-      { name: "defaults", label: "What all have in common", rows: 6, placeholder: "kind: exec\nspec:\n  argv: [/usr/bin/report]\nretry: {kind: intervals, delays: [10s]}", hint: "a definition in YAML or JSON" },
-      { name: "observers", label: "Observers", rows: 6, placeholder: "- name: report-ada\n- name: report-bob\n  spec:\n    env: {USER_ID: \"2\"}", hint: "a list in YAML or JSON, at most 10,000; each is merged into what all have in common" },
+      ...(namespaces.length > 1 ? [{ name: "namespace", label: "Namespace", half: true, options: [["", "default"], ...namespaces.map((it) => [it, it])] }] : []),
+      { name: "max_running", half: true, label: "Maximum running", placeholder: "no limit", hint: "observers of the batch that run at once" },
+      { name: "defaults", label: "Defaults", rows: 6, placeholder: "kind: exec\nspec:\n  argv: [/usr/bin/report]\nretry: {kind: intervals, delays: [10s]}", hint: "a definition in YAML or JSON" },
+      { name: "observers", label: "Observers", rows: 6, placeholder: "- name: report-ada\n- name: report-bob\n  spec:\n    env: {USER_ID: \"2\"}", hint: "a list in YAML or JSON, at most 10,000; each is merged into the defaults" },
     ],
   });
   if (made) location.hash = `#/batches/${made.id}`;

@@ -43,7 +43,7 @@ function box(service, items, { all, withSlots, areLinks }) {
 function countText({ items, total, every }) {
   const of = items.length === every ? counted(every, "observer") : `${number(items.length)} of ${counted(every, "observer")} drawn`;
   const rest = every > total ? ` · ${number(every - total)} scheduled, paused, failed or completed` : "";
-  return `${of}${rest}${total > items.length ? " · the bars count all" : ""}`;
+  return `${of}${rest}${total > items.length ? " · the bars include observers that are not drawn" : ""}`;
 }
 
 function draw({ items, total, every, services }) {

@@ -160,7 +160,11 @@ async fn a_name_that_does_not_exist_names_a_similar_one() {
         ("rate describe opneai", 3, "did you mean `openai`?"),
         ("namespace describe defualt", 3, "did you mean `default`?"),
         ("observer pause pirces", 3, "did you mean `prices`?"),
-        ("observer pause prices pirces", 3, "pirces: there is no observer `pirces`; did you mean `prices`?"),
+        (
+            "observer pause prices pirces",
+            3,
+            "pirces: there is no observer `pirces` in namespace default; did you mean `prices`?",
+        ),
         ("observer delete pirces", 3, "did you mean `prices`?"),
         ("observer delete pirces --dry-run", 3, "did you mean `prices`?"),
         ("observer wait pirces --for status=Paused", 3, "did you mean `prices`?"),

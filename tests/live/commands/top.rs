@@ -38,6 +38,8 @@ async fn a_user_steers_observers_by_keys() {
     assert!(screen.contains("Services 2") && line(&screen, "one").starts_with("▸ one"), "{screen}");
     top.presses(&["Down"]);
     top.types("p");
+    top.until("the question", |it| it.contains("Pause three?")).await;
+    top.types("y");
     top.until("the pause on the screen", |it| line(it, "three  ").contains("Paused")).await;
     dev.api.until_status("three", "Paused").await;
     top.types("r");

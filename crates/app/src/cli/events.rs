@@ -12,7 +12,8 @@ pub(crate) struct Events {
     /// Show only events of this service (name or id)
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
-    /// Show only events of the observers, 100 at most, whose labels match now, as with `observer list --selector`
+    /// Show only events of observers whose labels currently match, as with `observer list --selector`; fails if more than 100
+    /// match
     #[arg(short = 'l', long = "selector", value_name = "SELECTOR", value_parser = selector, conflicts_with_all = ["observer", "service"])]
     pub(crate) selectors: Vec<String>,
     /// Also show the individual events behind each summary
@@ -42,7 +43,7 @@ pub(crate) struct EventPart {
     /// Show only events from this time on: RFC 3339, or how long ago, such as 10m
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Moment>,
-    /// Maximum number of past events, of which the newest are shown: 1 to 1000 [default: 20, with --since 1000]
+    /// Show at most this many past events, the newest ones: 1 to 1000 [default: 20; with --since: 1000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: Option<u32>,
     #[command(flatten)]

@@ -28,11 +28,11 @@ pub(crate) enum Service {
         #[command(flatten)]
         form: NoOutput,
     },
-    /// Let services accept no more observers; their current observers continue to run
+    /// Stop services from accepting observers; their current observers continue to run
     Cordon(ServiceNames),
     /// Let services accept observers again
     Uncordon(ServiceNames),
-    /// Hand over all observers of services and keep these cordoned until they are uncordoned
+    /// Hand over all observers of services, and keep the services cordoned until you uncordon them
     #[command(after_help = Drain::EXAMPLES)]
     Drain(Drain),
     /// Set the capacity of a service

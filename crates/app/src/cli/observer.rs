@@ -297,7 +297,7 @@ impl Selection {
     pub(crate) const EXAMPLES: &'static str =
         "Examples (the same for delete, pause, resume, restart and retry):
   everwatch observer restart prices-1 prices-2
-  everwatch observer restart prices-1 --wait 30s           also pause, resume and delete
+  everwatch observer restart prices-1 --wait 30s           not with retry
   everwatch observer restart -l team=prices                asks: Restart 37 observers?
   everwatch observer restart -l team=prices --expect 37    proceeds only if exactly 37 match";
 }
@@ -305,8 +305,7 @@ impl Selection {
 /// How long a command waits for its effect.
 #[derive(Debug, Args)]
 pub(crate) struct WaitFor {
-    /// Wait at most this long until the observers are paused, or run again: after a restart in a new run, after a move on
-    /// another service
+    /// Wait at most this long until the observers are paused or run again (restart: in a new run; move: on another service)
     #[arg(long = "wait", id = "wait_for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
 }

@@ -46,7 +46,7 @@ impl Action<'_> {
             Self::Delete if it.status == Status::Deleted => {
                 return format!("observer {} is deleted", it.name);
             }
-            Self::Delete => "is asked to end, and then deleted".to_owned(),
+            Self::Delete => "is asked to end; it is deleted when its run has ended".to_owned(),
             Self::Pause if it.status == Status::Paused => return format!("observer {} is paused", it.name),
             Self::Pause => "is asked to pause".to_owned(),
             Self::Resume => "is asked to resume".to_owned(),
@@ -90,7 +90,7 @@ impl Order {
         let what = match self {
             Self::Cordon => "cordoned".to_owned(),
             Self::Uncordon => "uncordoned".to_owned(),
-            Self::Capacity => format!("set to {capacity} slots"),
+            Self::Capacity => format!("resized to {capacity} slots"),
         };
         let Service { name, held, .. } = it;
         match &it.unconfirmed {

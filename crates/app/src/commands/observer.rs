@@ -168,7 +168,7 @@ fn flag_of(member: &str, json_flags: &[(&str, Option<String>)]) -> Option<String
         ("namespace", _) => "--namespace".to_owned(),
         ("labels", Some(key)) => format!("--label {key}"),
         ("labels", None) => "--label".to_owned(),
-        ("limits", _) => "--limit".to_owned(),
+        ("limits", _) => "--limit-key".to_owned(),
         ("schedule", Some("time_zone")) | ("windows", Some("time_zone")) => "--time-zone".to_owned(),
         ("schedule", Some(inner @ ("catch_up" | "if_running" | "jitter"))) => {
             format!("--{}", inner.replace('_', "-"))
@@ -225,7 +225,7 @@ mod tests {
             ("/spec/every must be a string", "feed.json: every must be a string"),
             ("/spec has an unknown member: x", "feed.json has an unknown member: x"),
             ("/retry/max is 0; /grace is 5x", "--retry: max is 0; --grace is 5x"),
-            ("/limits/0 is not valid", "--limit is not valid"),
+            ("/limits/0 is not valid", "--limit-key is not valid"),
             ("/start_within is 0s", "--start-within is 0s"),
             ("/schedule/jitter is 5q", "--jitter is 5q"),
             ("/windows/open/0 is wrong", "--window is wrong"),

@@ -24,7 +24,7 @@ pub(crate) async fn parked(server: &str, verb: Parked) -> anyhow::Result<()> {
         }
         Parked::Discard { id } => {
             client.order(Method::DELETE, &format!("/v1/parked/{id}"), None).await?;
-            print(&format!("parked message {id} is deleted"));
+            print(&format!("parked message {id} is discarded"));
         }
     }
     Ok(())

@@ -25,8 +25,8 @@ pub(crate) enum Output {
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct OutputArgs {
     /// Output format. `wide` shows all columns; jsonpath=EXPR prints the values that a path selects, and
-    /// custom-columns=HEAD:PATH,... prints these columns of each object. A list is an array in json and yaml; jsonpath sees it as
-    /// {"items": [...]}, as kubectl does, so begin with .items there
+    /// custom-columns=HEAD:PATH,... prints one column for each pair. json and yaml print a list as an array; in jsonpath, a list
+    /// is {"items": [...]}, so begin its path with .items
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub(crate) output: Output,
     /// Omit the header row of tables

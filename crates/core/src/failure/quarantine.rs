@@ -163,7 +163,7 @@ impl Row {
         in_order.sort_unstable_by_key(|death| death.run);
         let names = in_order.iter().map(|death| death.name.as_str()).collect::<Vec<_>>().join(", ");
         let error = format!(
-            "quarantined: {} services died, each within {} s after this observer started there or because its code blocked a thread: {names}",
+            "quarantined: {} services died, each within {} s after it first started this observer or because this observer stalled: {names}",
             deaths.len(),
             BLAME_WITHIN.as_secs()
         );
