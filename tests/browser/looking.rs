@@ -62,7 +62,7 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until_text(".incident-line", "longest ≤").await;
     page.until(
         "what the sign means",
-        "document.querySelector('.facts.big .hinted')?.title.startsWith('at most')",
+        "document.querySelector('.facts.big .hinted')?.title.startsWith('upper bound')",
     )
     .await;
     page.until_text(".flow", "birch").await;
