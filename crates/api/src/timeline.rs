@@ -117,6 +117,10 @@ pub struct Incident {
     pub gap_ms_p99: u64,
     /// The longest gap, in ms; in an open incident, gaps last until now.
     pub gap_ms_max: u64,
+    /// Whether at least one of these gaps is an upper bound: it is counted from the last sign of life of the service, because
+    /// a run did not report its end.
+    #[serde(default)]
+    pub gap_is_bound: bool,
     /// The longest overlap, in ms.
     pub overlap_ms_max: u64,
 }
@@ -193,6 +197,7 @@ impl From<core::Incident> for Incident {
             gap_ms_median,
             gap_ms_p99,
             gap_ms_max: ms(it.gap_max),
+            gap_is_bound: it.gap_is_bound,
             overlap_ms_max: ms(it.overlap_max),
         }
     }

@@ -220,18 +220,19 @@ impl Timeline {
         let ended = self.service(place.service).ended.map(|(ended_at, _)| ended_at);
         let end = place.left_at.or(ended).unwrap_or(at).min(at);
         let gap = at.since(place.since.map_or(end, |since| end.max(since)));
-        let moved = Moved { from: place.service, gap, overlap: Duration::ZERO };
+        let gap_is_bound = place.left_at.is_none();
+        let moved = Moved { from: place.service, gap, gap_is_bound, overlap: Duration::ZERO };
         if place.service == run.service || place.left_at.is_none() && ended.is_none() {
             self.leave(run.observer, Some(end));
-            self.stood_still(at, moved);
+            self.stood_still(at, (moved.from, moved.gap));
         } else {
             self.moved(at, run, moved, Some(place));
         }
     }
 
-    fn stood_still(&mut self, at: Timestamp, moved: Moved) {
-        if !moved.gap.is_zero() {
-            self.service(moved.from).gaps.span(at.minus(moved.gap), at);
+    fn stood_still(&mut self, at: Timestamp, (from, gap): (ServiceId, Duration)) {
+        if !gap.is_zero() {
+            self.service(from).gaps.span(at.minus(gap), at);
         }
     }
 
@@ -245,7 +246,7 @@ impl Timeline {
             Some(_) => self.leave(run.observer, Some(end)),
             None => self.service(moved.from).held.end(None, end),
         }
-        self.stood_still(at, moved);
+        self.stood_still(at, (moved.from, moved.gap));
         let to = self.name_of(run.service);
         let from_name = self.name_of(moved.from);
         let from = self.service(moved.from);
@@ -312,7 +313,7 @@ impl Timeline {
         let ended = self.service(place.service).ended.map(|(ended_at, _)| ended_at);
         let stopped = place.left_at.or(ended).unwrap_or(at).min(at);
         self.leave(observer, Some(stopped));
-        self.stood_still(at, Moved { from: place.service, gap: at.since(stopped), overlap: Duration::ZERO });
+        self.stood_still(at, (place.service, at.since(stopped)));
     }
 
     fn mark(&mut self, mark: Mark) {

@@ -10,9 +10,7 @@ export const gapText = (ms, isAtMost) => (isAtMost && ms > 0 ? `≤ ${duration(m
 /** The gap with its explanation. */
 export const gap = (ms, isAtMost) => (isAtMost && ms > 0 ? h("span", { class: "hinted", title: AT_MOST }, gapText(ms, true)) : gapText(ms, false));
 
-/** Whether the gaps of an incident are upper bounds. */
-export const hasBounds = (incident) => incident.cause === "lost" || incident.cause === "unknown";
 /** The gap of an event in ms; of a summary, the median. */
 export const gapOf = (event) => event.burst?.gap_ms_median ?? event.gap_ms ?? null;
-/** Whether the gap of an event is an upper bound; of a summary, whether one of its gaps is. */
+/** Whether the gap of an event or a run is an upper bound; of a summary or an incident, whether one of its gaps is. */
 export const isBound = (event) => event.burst?.gap_is_bound ?? event.gap_is_bound;

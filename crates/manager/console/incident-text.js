@@ -1,6 +1,6 @@
 // An incident as text: a one-line summary to paste into a chat, and the address of its page.
 import { stamp } from "./clock.js";
-import { gapText, hasBounds } from "./gap.js";
+import { gapText, isBound } from "./gap.js";
 import { counted, duration, eventWord, number } from "./show.js";
 
 /** The event that a cause stands for; a title names the service, so it omits this word. */
@@ -20,7 +20,7 @@ export function targets({ to, to_others: others = 0 }, withCounts = false) {
   return [...named, ...(all.length > NAMED ? [`${number(all.length - NAMED)} more`] : []), ...(others ? ["others"] : [])].join(", ") || "no service yet";
 }
 
-const gapOf = (it, ms) => gapText(ms, hasBounds(it));
+const gapOf = (it, ms) => gapText(ms, isBound(it));
 export const gaps = (it) => `gap median ${gapOf(it, it.gap_ms_median)} · p99 ${gapOf(it, it.gap_ms_p99)} · longest ${gapOf(it, it.gap_ms_max)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
 
 export const incidentLine = (it) => `${incidentTitle(it)} · ${gaps(it)} · to ${targets(it, true)} · ${stamp(it.since)}`;

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { exact } from "./clock.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
-import { AT_MOST, gap, hasBounds, isBound } from "./gap.js";
+import { AT_MOST, gap, isBound } from "./gap.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { causeGlyph, columns, lanesPanel } from "./lanes.js";
 import { earliest } from "./lanes-scale.js";
@@ -16,7 +16,7 @@ const CAUSES = { lost: "The service was killed, or silent for too long.", stoppe
 
 export const incidentList = (incidents) => h("ul", { class: "incident-list" }, incidents.map((it) => h("li", { key: `${it.from}-${it.since}` },
   causeGlyph(it),
-  h("div", {}, h("a", { class: "title", href: incidentHref(it) }, incidentTitle(it)), h("p", { class: "said", title: hasBounds(it) ? `≤ ${AT_MOST}` : undefined }, `${gaps(it)} · to ${targets(it)}`)),
+  h("div", {}, h("a", { class: "title", href: incidentHref(it) }, incidentTitle(it)), h("p", { class: "said", title: isBound(it) ? `≤ ${AT_MOST}` : undefined }, `${gaps(it)} · to ${targets(it)}`)),
   h("span", { class: "side-of" }, time(it.since), copyButton(incidentLine(it), "Copy", `Copy ${incidentTitle(it)} as one line`)))));
 
 const newestFirst = (all) => all.toSorted((a, b) => b.since.localeCompare(a.since));
@@ -64,10 +64,10 @@ function drawOne({ from, it, picture, services, moves }, _route, context) {
   const line = incidentLine(it);
   return [
     h("header", { class: "head" }, crumb, h("h1", {}, incidentTitle(it)), h("p", { class: "total" }, time(it.since))),
-    h("p", { class: "why" }, CAUSES[it.cause] ?? "", hasBounds(it) ? ` Each gap is an upper bound, counted from the last sign of life of the service.` : ""),
+    h("p", { class: "why" }, CAUSES[it.cause] ?? "", isBound(it) ? " The gaps are upper bounds, counted from the last sign of life of the service." : ""),
     h("section", { class: "panel across", key: "line" }, h("header", {}, h("h2", {}, "As one line"), h("span", { class: "row end" }, copyButton(line), copyButton(location.href, "Copy link"))), h("p", { class: "incident-line" }, line)),
-    h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, fact("Moved", number(it.moved)), fact("Median gap", gap(it.gap_ms_median, hasBounds(it))), fact("p99", gap(it.gap_ms_p99, hasBounds(it))),
-      fact("Longest gap", gap(it.gap_ms_max, hasBounds(it))), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact("From first to last", duration(Math.max(untilOf(it) - Date.parse(it.since), 0))))),
+    h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, fact("Moved", number(it.moved)), fact("Median gap", gap(it.gap_ms_median, isBound(it))), fact("p99", gap(it.gap_ms_p99, isBound(it))),
+      fact("Longest gap", gap(it.gap_ms_max, isBound(it))), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact("From first to last", duration(Math.max(untilOf(it) - Date.parse(it.since), 0))))),
     lanesPanel(picture, capacities(services), { title: "Two minutes before, four after", context }),
     h("div", { class: "panels", key: "panels" }, movesPanel(it, moves), flow(it)),
     h("p", { class: "fine" }, `${counted(picture.marks.length, "event")} of services in this time. `, h("a", { href: `#/events?type=service_lost,service_suspect,service_gone,service_registered,service_draining,service_drained` }, "Events of services")),

@@ -1,7 +1,7 @@
 // The failover timeline: a lane for each service with the observers that it held, gaps, overlaps, events and moves.
 import { clock, exact, shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
-import { AT_MOST, hasBounds } from "./gap.js";
+import { AT_MOST, isBound } from "./gap.js";
 import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { byOf, fullOf, groupNames, groupedRows, groupings, toggled } from "./lanes-groups.js";
@@ -110,7 +110,7 @@ function arcs(it, rows, { x, right }) {
   });
 }
 
-const incidentCard = (it) => [h("strong", {}, incidentTitle(it)), h("span", {}, gaps(it)), hasBounds(it) ? h("span", { class: "fine" }, `≤ ${AT_MOST}`) : null, h("span", {}, `to ${targets(it, true)}`), h("span", {}, exact(it.since))].filter(Boolean);
+const incidentCard = (it) => [h("strong", {}, incidentTitle(it)), h("span", {}, gaps(it)), isBound(it) ? h("span", { class: "fine" }, `≤ ${AT_MOST}`) : null, h("span", {}, `to ${targets(it, true)}`), h("span", {}, exact(it.since))].filter(Boolean);
 
 function show(next) {
   card = next;

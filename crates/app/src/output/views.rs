@@ -370,7 +370,7 @@ pub(crate) const INCIDENTS: View<Incident> = View {
         WAITING,
         GAP_P50,
         GAP_P99,
-        Column::<Incident>::new("MAX", |it, _| gap_of(it, it.gap_ms_max)).right(),
+        GAP_MAX,
         OVERLAP,
         TO,
     ],
@@ -378,18 +378,7 @@ pub(crate) const INCIDENTS: View<Incident> = View {
 
 /// Incidents of the last 24 hours.
 pub(crate) const INCIDENTS_OF_DAY: View<Incident> = View {
-    columns: &[
-        TIME,
-        FROM,
-        CAUSE,
-        MOVED,
-        WAITING,
-        GAP_P50,
-        GAP_P99,
-        Column::<Incident>::new("MAX", |it, _| gap_of(it, it.gap_ms_max)).right(),
-        OVERLAP,
-        TO,
-    ],
+    columns: &[TIME, FROM, CAUSE, MOVED, WAITING, GAP_P50, GAP_P99, GAP_MAX, OVERLAP, TO],
     ..INCIDENTS
 };
 
@@ -407,9 +396,8 @@ pub(crate) const INCIDENTS_SHORT: View<Incident> = View {
     ..INCIDENTS
 };
 
-/// After a death, managers know when they last heard from the service, and not when it died.
 fn gap_of(it: &Incident, ms: u64) -> String {
-    gap(ms, matches!(it.cause.as_str(), "lost" | "unknown"))
+    gap(ms, it.gap_is_bound)
 }
 
 const TIME: Column<Incident> = Column::<Incident>::new("AT", |it, now| time_of_day(it.since, now));
@@ -420,6 +408,7 @@ const WAITING: Column<Incident> = Column::<Incident>::new("WAITING", |it, _| it.
 const GAP_P50: Column<Incident> =
     Column::<Incident>::new("GAP p50", |it, _| gap_of(it, it.gap_ms_median)).right();
 const GAP_P99: Column<Incident> = Column::<Incident>::new("p99", |it, _| gap_of(it, it.gap_ms_p99)).right();
+const GAP_MAX: Column<Incident> = Column::<Incident>::new("MAX", |it, _| gap_of(it, it.gap_ms_max)).right();
 const OVERLAP: Column<Incident> =
     Column::<Incident>::new("OVERLAP", |it, _| millis(it.overlap_ms_max)).right();
 const TO: Column<Incident> = Column::<Incident>::new("TO", |it, _| {

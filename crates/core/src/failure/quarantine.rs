@@ -110,8 +110,8 @@ impl Row {
     }
 
     /// The services that died shortly after it first started there, or that were replaced because its code blocked a
-    /// thread. An observer that fails every few seconds has always just started; a service that survived its restarts
-    /// for longer does not die of the next one.
+    /// thread. An observer that fails every few seconds has always just restarted, so its later starts tell nothing about
+    /// what ended the service.
     #[must_use]
     pub fn deaths(&self, killed: &BTreeMap<ServiceId, Killed>, now: Timestamp) -> Deaths {
         let before = self.generation.saturating_sub(1);

@@ -155,7 +155,7 @@ fn only_deaths_soon_after_a_start_without_handover_count() {
     assert!(row.deaths(&killed, at(701)).is_empty(), "long ago");
 }
 
-/// It fails every ten seconds, and somebody kills each of its services after two minutes.
+/// The observer fails every ten seconds, and a user kills each of its services, first after two minutes, then after 30 s.
 #[test]
 fn an_observer_that_fails_often_is_not_blamed_for_services_that_survived_it() {
     for (lived, blamed) in [(120, 0), (30, 5)] {

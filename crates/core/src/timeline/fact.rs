@@ -51,6 +51,8 @@ pub enum Fact {
 pub struct Moved {
     pub from: ServiceId,
     pub gap: Duration,
+    /// Whether the gap is an upper bound, because the previous run did not report its end.
+    pub gap_is_bound: bool,
     pub overlap: Duration,
 }
 

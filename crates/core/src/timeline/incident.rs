@@ -78,6 +78,8 @@ pub struct Incident {
     gaps: Gaps,
     /// The longest gap, including gaps that have not ended.
     pub gap_max: Duration,
+    /// Whether at least one of the gaps is an upper bound.
+    pub gap_is_bound: bool,
     pub overlap_max: Duration,
 }
 
@@ -95,6 +97,7 @@ impl Incident {
             to: BTreeMap::new(),
             gaps: Gaps::default(),
             gap_max: Duration::ZERO,
+            gap_is_bound: cause == Cause::Lost,
             overlap_max: Duration::ZERO,
         }
     }
@@ -111,7 +114,13 @@ impl Incident {
         self.gaps.part(99)
     }
 
-    fn add(&mut self, at: Timestamp, to: &str, Moved { gap, overlap, .. }: Moved, cause: Cause) {
+    fn add(
+        &mut self,
+        at: Timestamp,
+        to: &str,
+        Moved { gap, gap_is_bound, overlap, .. }: Moved,
+        cause: Cause,
+    ) {
         self.moved += 1;
         if self.cause == Cause::Unknown {
             self.cause = cause;
@@ -122,6 +131,7 @@ impl Incident {
         }
         (self.since, self.until) = (self.since.min(at.minus(gap)), self.until.max(at));
         (self.gap_max, self.overlap_max) = (self.gap_max.max(gap), self.overlap_max.max(overlap));
+        self.gap_is_bound |= gap_is_bound;
         self.gaps.add(gap);
     }
 

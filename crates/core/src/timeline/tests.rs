@@ -27,6 +27,7 @@ fn started(line: &mut Timeline, secs: i64, run: Run, moved: Option<(u128, u64, u
     let moved = moved.map(|(from, gap, overlap)| Moved {
         from: service(from),
         gap: Duration::from_millis(gap),
+        gap_is_bound: gap > 0,
         overlap: Duration::from_millis(overlap),
     });
     line.add(at(secs), Fact::Started { run, moved });
@@ -116,6 +117,28 @@ fn a_service_that_was_killed_at_once_shows_what_it_held_and_its_gap_begins_with_
     assert_eq!(incidents(&line, 30), ["a Lost 20-22 moved 1 gap 2000 ms"]);
     // Wide columns show it, too.
     assert_eq!(shown(&line, (0, 60, 2)), ["a: 0-30 0..1 gap 1", "b: 0-30 0..1, 30-60 1"]);
+}
+
+#[test]
+fn the_gaps_of_an_incident_are_upper_bounds_if_one_of_its_runs_did_not_report_its_end() {
+    for (bounds, expected) in [([false, false], false), ([false, true], true), ([true, false], true)] {
+        let mut line = Timeline::new(at(0));
+        registered(&mut line, 0, 1, "a");
+        registered(&mut line, 0, 2, "b");
+        for (number, gap_is_bound) in (1..).zip(bounds) {
+            started(&mut line, 5, run(number, 1, 1), None);
+            let (gap, overlap) = (Duration::from_secs(1), Duration::ZERO);
+            let moved = Some(Moved { from: service(1), gap, gap_is_bound, overlap });
+            line.add(at(20), Fact::Started { run: run(number, 2, 2), moved });
+        }
+        let found = picture(&line, (0, 30, 1)).incidents;
+        assert_eq!(found.iter().map(|it| it.gap_is_bound).collect::<Vec<_>>(), [expected], "{bounds:?}");
+    }
+    let mut line = Timeline::new(at(0));
+    registered(&mut line, 0, 1, "a");
+    started(&mut line, 5, run(1, 1, 1), None);
+    gone(&mut line, 10, 1, "a", true);
+    assert!(picture(&line, (0, 30, 1)).incidents[0].gap_is_bound, "it still runs nowhere");
 }
 
 #[test]

@@ -206,6 +206,7 @@ fn of_observer(event: &Event, observer: ObserverId) -> Option<Fact> {
             let moved = event.from.as_ref().map(|from| Moved {
                 from: ServiceId(from.id),
                 gap: ms(event.gap_ms),
+                gap_is_bound: event.gap_is_bound,
                 overlap: ms(event.overlap_ms),
             });
             Some(Fact::Started { run, moved })

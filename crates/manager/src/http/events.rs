@@ -228,12 +228,23 @@ pub(super) async fn runs_of_observer(
         && let Some(service) = &newest.service
         && let Some(row) = records.store.service(&ServiceId(service.id).into()).await?
         && let Some(end) = row.end
-        // A manager that fails or stops an observer does so after its service died.
-        && newest.ended_at.is_none_or(|at| at > end.at)
+        && is_lost(newest, &page.events, end.at)
     {
         newest.end(end.at.max(newest.started_at), LOST);
     }
     Ok(runs.into_values().rev().collect())
+}
+
+/// Whether the run ended with its service, which ended at this time. A manager that fails or stops an observer does so after
+/// its service died; a service reports only ends that precede its own, by another clock.
+fn is_lost(run: &Run, events: &[everwatch_store::Event], service_ended: Timestamp) -> bool {
+    let ends_it = |event: &everwatch_store::Event| {
+        event.epoch == Some(run.epoch)
+            && matches!(event.kind, EventKind::Stopped | EventKind::Completed | EventKind::Failed)
+    };
+    run.ended_at.is_none_or(|at| {
+        at > service_ended && events.iter().any(|event| ends_it(event) && event.service.is_none())
+    })
 }
 
 /// Runs by epoch, as far as these events tell, oldest event first.
@@ -285,6 +296,20 @@ mod tests {
     fn event(kind: EventKind, acquisitions: u32, at: i64, gap_ms: Option<u64>) -> Event {
         let epoch = Some(Epoch::new(1, acquisitions).into());
         Event { epoch, gap_ms, ..crate::events::log::plain(kind, Timestamp(at), String::new()) }
+    }
+
+    #[test]
+    fn a_run_that_a_manager_ended_after_its_service_died_was_lost() {
+        let by_manager = event(EventKind::Failed, 0, 9000, None);
+        let service = Some(everwatch_store::Named { id: uuid::Uuid::from_u128(1), name: "s".to_owned() });
+        let by_service = everwatch_store::Event { service, ..by_manager.clone() };
+        for (ended, service_ended, expected) in
+            [(by_manager.clone(), 5000, true), (by_manager, 9500, false), (by_service, 5000, false)]
+        {
+            let events = [event(EventKind::Started, 0, 1000, None), ended];
+            let runs = runs_of(&events);
+            assert_eq!(is_lost(runs.values().next().unwrap(), &events, Timestamp(service_ended)), expected);
+        }
     }
 
     #[test]

@@ -143,6 +143,7 @@ fn incident(since: i64, moved: u64) -> Incident {
         gap_ms_median: 15_200,
         gap_ms_p99: 19_900,
         gap_ms_max: 20_000,
+        gap_is_bound: true,
         overlap_ms_max: 0,
     }
 }
