@@ -5,6 +5,9 @@ use crate::wording::sentence;
 use everwatch_api::ProblemBody;
 use everwatch_core::observer::definition::FieldError;
 
+/// The manager's code of a name that is taken.
+const NAME_EXISTS: &str = "name-exists";
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -16,6 +19,9 @@ pub(crate) enum Failure {
     NotFound(String),
     #[error("{0}")]
     Conflict(String),
+    /// A name that is taken.
+    #[error("{0}")]
+    Exists(String),
     #[error("{0}")]
     TimedOut(String),
     #[error("{0}")]
@@ -36,7 +42,7 @@ impl Failure {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
-            Self::Conflict(_) => 4,
+            Self::Conflict(_) | Self::Exists(_) => 4,
             Self::TimedOut(_) => 5,
             Self::Unreachable(_) => 6,
             Self::NotPermitted(_) => 7,
@@ -50,6 +56,7 @@ impl Failure {
         | Self::Usage(text)
         | Self::NotFound(text)
         | Self::Conflict(text)
+        | Self::Exists(text)
         | Self::TimedOut(text)
         | Self::Unreachable(text)
         | Self::NotPermitted(text)
@@ -90,6 +97,7 @@ impl Failure {
             Some(id) if problem.status == 500 => {
                 Self::of_status(problem.status, format!("{told}; request {id}"))
             }
+            _ if problem.code == NAME_EXISTS => Self::Exists(told),
             _ => Self::of_status(problem.status, told),
         }
     }

@@ -197,12 +197,6 @@ pub(crate) fn yaml<T: Serialize>(it: &T) -> anyhow::Result<String> {
     Ok(serde_saphyr::to_string(it)?.trim_end().to_owned())
 }
 
-/// A number of things: `1 observer`, `2 observers`.
-pub(crate) fn counted(number: impl Into<u64>, noun: &str) -> String {
-    let number = number.into();
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
 /// Writes a line of an answer. A closed pipe, as after `head`, is not a failure.
 pub(crate) fn print(text: &str) {
     if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {

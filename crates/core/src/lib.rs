@@ -20,6 +20,7 @@ pub mod epoch;
 pub mod failure;
 pub mod id;
 pub mod observer;
+pub mod plural;
 pub mod record;
 pub mod redact;
 pub mod rollout;

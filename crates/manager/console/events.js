@@ -2,13 +2,14 @@
 import { get } from "./api.js";
 import { exact, shortClock } from "./clock.js";
 import { h } from "./dom.js";
-import { FILTERS, keptIn, spanOf, startOf } from "./events-filter.js";
 import { gap, gapOf, isBound } from "./gap.js";
 import { SPANS } from "./lanes-scale.js";
 import { askRange } from "./range.js";
 import { may, readable } from "./session.js";
 import { EVENT_TYPES, asker, counted, dated, empty, eventWord, number, observerLink, pager, table, time, what } from "./show.js";
 
+/** The parameters of the address that filter. */
+const FILTERS = ["type", "observer", "service", "span", "since", "until"];
 const PAGE = 100;
 const SUGGESTED = 20;
 const TYPING_MS = 400;
@@ -32,11 +33,9 @@ async function load({ params }) {
   const [about, services] = await Promise.all([observerOf(params.get("observer")), readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] })]);
   const page = { ...NONE, about, services: services.items };
   if (about.id === null) return page;
-  const filter = { type: params.get("type"), observer: about.id, service: params.get("service") }, span = spanOf(params);
-  const start = params.get("cursor") || !span.until ? params.get("cursor") : await startOf(filter, span.until);
-  if (start === null && span.until && !params.get("cursor")) return { ...page, isTooFar: true };
-  const found = keptIn(await get("/v1/events", { ...filter, cursor: start, limit: PAGE }), span);
-  return { ...page, ...found };
+  const span = params.get("span"), since = Object.hasOwn(SPANS, span ?? "") ? span : params.get("since");
+  const filter = { type: params.get("type"), observer: about.id, service: params.get("service"), since, until: params.get("until") };
+  return { ...page, ...(await get("/v1/events", { ...filter, cursor: params.get("cursor"), limit: PAGE })) };
 }
 
 const field = (label, control) => h("label", { class: "field" }, h("span", {}, label), control);
@@ -86,10 +85,9 @@ function filters(data, params, context) {
     spanChoice(params, context));
 }
 
-function nothing({ about, isTooFar }, isFiltered, clear) {
+function nothing({ about }, isFiltered, clear) {
   const button = h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter");
   if (about.id === null) return empty("No such observer", about.like.length ? ["Names that contain it: ", about.like.slice(0, 5).map((it, at) => [at ? ", " : "", h("a", { href: `#/events?observer=${it.id}` }, it.name)])] : "No observer has this name, or a name that contains it.", button);
-  if (isTooFar) return empty("Too many events since then", "The page reads back through 20,000 events. Choose a later time, or an observer, a service or a type.", button);
   return isFiltered ? empty("No events", "No event matches the filter.", button) : empty("No events", "Events of observers and services appear here.");
 }
 

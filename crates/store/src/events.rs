@@ -72,6 +72,10 @@ pub struct EventFilter {
     /// Also events that a summary stands for. The history of one observer or service has them in any case: a summary
     /// is of several observers, and often of several services.
     pub details: bool,
+    /// Only events from this time on.
+    pub since: Option<Timestamp>,
+    /// Only events until this time, inclusive.
+    pub until: Option<Timestamp>,
 }
 
 impl EventFilter {
@@ -91,6 +95,8 @@ impl EventFilter {
             && is(self.observer.map(|it| it.0), &event.observer)
             && is(self.service.map(|it| it.0), &event.service)
             && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
+            && self.since.is_none_or(|since| event.at >= since)
+            && self.until.is_none_or(|until| event.at <= until)
     }
 }
 

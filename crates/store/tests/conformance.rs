@@ -165,6 +165,7 @@ both! {
     the_oldest_parked_messages_are_forgotten
     the_first_to_claim_a_note_has_it
     events_are_told_in_order_and_by_filter
+    a_span_of_time_selects_events
     a_page_and_its_total_are_of_one_moment
     the_oldest_events_are_forgotten
     details_are_listed_for_their_observer_and_counted_apart

@@ -5,8 +5,9 @@ use super::answers::Action;
 use super::unknown::{self, Named};
 use crate::cli::Selection;
 use crate::client::{Client, Failure};
-use crate::output::{counted, note, print};
+use crate::output::{note, print};
 use everwatch_api::{Listed, Observer, Outcome, Outcomes};
+use everwatch_core::plural::counted;
 use reqwest::Method;
 use std::io::{IsTerminal as _, Write as _};
 

@@ -2,9 +2,10 @@
 //! `everwatch demo` prints commands to try meanwhile.
 
 use crate::client::{Client, Failure};
-use crate::output::{counted, note, print};
+use crate::output::{note, print};
 use everwatch_api::{Incident, Listed, Service, Timeline};
 use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::plural::counted;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -56,7 +57,8 @@ async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
     for observer in observers {
         match client.order(Method::POST, "/v1/observers", Some(&observer)).await {
             Ok(()) => count += 1,
-            Err(error) if matches!(error.downcast_ref(), Some(Failure::Conflict(_))) => {}
+            Err(error) if matches!(error.downcast_ref(), Some(Failure::Conflict(_) | Failure::Exists(_))) => {
+            }
             Err(error) => return Err(error),
         }
     }

@@ -2,9 +2,10 @@
 
 use super::demo;
 use crate::client::Failure;
-use crate::output::{counted, print};
+use crate::output::print;
 use everwatch::Service;
 use everwatch::dev::{DevError, Options};
+use everwatch_core::plural::counted;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

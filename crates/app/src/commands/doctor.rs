@@ -3,9 +3,10 @@
 use crate::cli::Doctor;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, Output, TerminalStyle, counted, print};
+use crate::output::{self, Output, TerminalStyle, print};
 use everwatch_api::{Finding, Listed};
 use everwatch_core::doctor::Severity;
+use everwatch_core::plural::counted;
 
 /// # Errors
 /// If there are warnings or critical findings: the exit code tells which.

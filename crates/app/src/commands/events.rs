@@ -5,10 +5,11 @@ use crate::cli::{EventPart as Asked, Events, OutputArgs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::live::events::{self, EventFollower, EventPart, EventQuery};
-use crate::output::{self, EVENTS, Lines, Output, Root, TerminalStyle, counted, note, print};
+use crate::output::{self, EVENTS, Lines, Output, Root, TerminalStyle, note, print};
 use crate::requests::{path as observer_path, service_path};
 use everwatch_api::{Event, Listed, Observer, Service};
-use everwatch_core::clock;
+use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::plural::counted;
 use futures::{StreamExt as _, TryStreamExt as _};
 use std::collections::HashSet;
 
@@ -87,41 +88,40 @@ impl Scope<'_> {
 async fn read<'a>(
     client: &'a Client,
     scope: Scope<'_>,
-    (types, limit): (String, u32),
-) -> anyhow::Result<(Vec<Item<Event>>, EventFollower<'a>)> {
+    (types, since, limit): (String, Option<Timestamp>, u32),
+) -> anyhow::Result<(Listed<Item<Event>>, EventFollower<'a>)> {
+    let of = |path: String| EventQuery { path, types: types.clone(), since, limit };
     let ids = match scope {
-        Scope::Path(path) => {
-            let query = EventQuery { path: path.to_owned(), types, limit };
-            return events::read(client, &query).await;
-        }
+        Scope::Path(path) => return events::read(client, &of(path.to_owned())).await,
         Scope::Observers(ids) => ids,
     };
     // The obvious order is the histories first, but then events that arrive meanwhile are in neither. The follower begins
     // before them instead, so its first events may be in the histories too.
-    let query = EventQuery { path: "/v1/events?details=true".to_owned(), types: types.clone(), limit: 1 };
-    let (_, follower) = events::read(client, &query).await?;
+    let newest = EventQuery { limit: 1, ..of("/v1/events?details=true".to_owned()) };
+    let (_, follower) = events::read(client, &newest).await?;
     let one = |id: &'_ String| {
-        let query = EventQuery { path: format!("{}/events", observer_path(id)), types: types.clone(), limit };
+        let query = of(format!("{}/events", observer_path(id)));
         async move { events::history(client, &query).await }
     };
-    let mut all = futures::stream::iter(ids).map(one).buffered(AT_ONCE).try_concat().await?;
+    let pages: Vec<_> = futures::stream::iter(ids).map(one).buffered(AT_ONCE).try_collect().await?;
+    let total = pages.iter().map(|page| page.total).sum();
+    let mut all: Vec<_> = pages.into_iter().flat_map(|page| page.items).collect();
     all.sort_by_key(|event| event.id);
-    let all = all.split_off(all.len().saturating_sub(limit as usize));
-    Ok((all, follower))
+    let items = all.split_off(all.len().saturating_sub(limit as usize));
+    Ok((Listed { items, next_cursor: None, total }, follower))
 }
 
 async fn show(client: &Client, scope: Scope<'_>, asked: &Asked) -> anyhow::Result<()> {
     let since = asked.since.map(|since| since.of(clock::now()));
     let limit = asked.limit.unwrap_or(if since.is_some() { LIMIT_SINCE } else { LIMIT });
-    let (mut history, mut follower) = read(client, scope, (asked.kinds.join(","), limit)).await?;
+    let (history, mut follower) = read(client, scope, (asked.kinds.join(","), since, limit)).await?;
+    let (history, total) = (history.items, history.total);
     let known: HashSet<i64> = history.iter().map(|event| event.id).collect();
-    if let Some(since) = since {
-        let is_cut = history.len() >= limit as usize;
-        let before = history.len();
-        history.retain(|event| event.at >= since);
-        if is_cut && history.len() == before {
-            note(&format!("only the newest {} since {since} are shown", counted(limit, "event")));
-        }
+    if let Some(since) = since
+        && total > history.len() as u64
+    {
+        let all = counted(total, "event");
+        note(&format!("the newest {} of {all} since {since} are shown", history.len()));
     }
     let mut told =
         EventPrinter { lines: Lines::new(&EVENTS, &asked.shown, TerminalStyle::stdout()), begun: false };

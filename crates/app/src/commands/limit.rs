@@ -5,9 +5,10 @@ use super::unknown::hinted;
 use crate::cli::Limit;
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, LIMITS, counted, print};
+use crate::output::{self, LIMITS, print};
 use crate::refusals::as_flags;
 use everwatch_api::{self as api, NamedThing};
+use everwatch_core::plural::counted;
 use reqwest::Method;
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,9 +1,9 @@
 //! `everwatch migrate`: migrates the database schema, and prepares a database that was restored from a
 //! backup.
 
-use crate::output::counted;
 use anyhow::Context as _;
 use everwatch::dev::Settings;
+use everwatch_core::plural::counted;
 use everwatch_core::redact::redacted;
 use everwatch_manager::{Restored, restored};
 

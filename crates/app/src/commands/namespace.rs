@@ -6,9 +6,10 @@ use super::unknown::hinted;
 use crate::cli::Namespace;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, NAMESPACES, counted, print};
+use crate::output::{self, NAMESPACES, print};
 use crate::refusals::in_file;
 use everwatch_api as api;
+use everwatch_core::plural::counted;
 use reqwest::Method;
 use serde_json::json;
 

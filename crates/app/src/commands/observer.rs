@@ -142,13 +142,11 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
 /// What the user can do if another observer has the name.
 fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
     match error.downcast::<Failure>() {
-        Ok(failure @ Failure::Conflict(_)) if failure.to_string().ends_with("exists already") => {
-            let text = format!(
-                "{failure}: choose another name, change it with `everwatch observer edit {name}`, or use \
-                 `everwatch observer apply`, which creates or updates"
-            );
-            failure.replaced(text).into()
-        }
+        Ok(Failure::Exists(told)) => Failure::Exists(format!(
+            "{told}: choose another name, change it with `everwatch observer edit {name}`, or use \
+             `everwatch observer apply`, which creates or updates"
+        ))
+        .into(),
         Ok(failure) => failure.into(),
         Err(error) => error,
     }
@@ -239,9 +237,14 @@ mod tests {
 
     #[test]
     fn a_name_that_exists_has_a_cure() {
-        let told = |text: &str| with_cure(Failure::Conflict(text.to_owned()).into(), "hello").to_string();
-        let cured = told("an observer named hello exists already");
+        let told = |code: &str| {
+            let body = json!({"type": "", "title": "", "status": 409, "code": code, "detail": "hello is taken", "instance": ""});
+            let error = with_cure(Failure::of_answer("http://a:1", 409, &body.to_string()).into(), "hello");
+            (error.downcast_ref().map(Failure::exit_code), error.to_string())
+        };
+        let (exit, cured) = told("name-exists");
         assert!(cured.contains("another name") && cured.contains("observer edit hello"), "{cured}");
-        assert_eq!(told("it is being deleted"), "it is being deleted");
+        assert_eq!(exit, Some(4));
+        assert_eq!(told("conflict"), (Some(4), "hello is taken".to_owned()));
     }
 }

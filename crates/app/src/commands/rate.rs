@@ -5,9 +5,10 @@ use super::unknown::hinted;
 use crate::cli::Rate;
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, RATES, counted, print};
+use crate::output::{self, RATES, print};
 use crate::refusals::as_flags;
 use everwatch_api as api;
+use everwatch_core::plural::counted;
 use reqwest::Method;
 
 #[tokio::main(flavor = "current_thread")]

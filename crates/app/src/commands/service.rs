@@ -6,13 +6,12 @@ use super::{fan_out, get, operations};
 use crate::cli::{Balance, Chaos, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{
-    self, Change, Output, REBALANCE, SERVICES, TerminalStyle, counted, print, print_paragraphs,
-};
+use crate::output::{self, Change, Output, REBALANCE, SERVICES, TerminalStyle, print, print_paragraphs};
 use crate::refusals::as_flags;
 use crate::requests::{described_service, service_path as path};
 use everwatch_api as api;
 use everwatch_core::clock;
+use everwatch_core::plural::counted;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};

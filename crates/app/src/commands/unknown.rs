@@ -65,7 +65,7 @@ pub(super) async fn explained<T>(
     answer: anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     if let Err(error) = &answer
-        && matches!(error.downcast_ref(), Some(Failure::Usage(_) | Failure::Conflict(_)))
+        && matches!(error.downcast_ref(), Some(Failure::Usage(_) | Failure::Conflict(_) | Failure::Exists(_)))
     {
         check(client, named).await?;
     }

@@ -4,6 +4,7 @@ use super::stream::{Step, Stream};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use everwatch_api::{Event, Listed};
+use everwatch_core::clock::Timestamp;
 
 /// Which events, and the most past ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,14 +13,25 @@ pub(crate) struct EventQuery {
     pub(crate) path: String,
     /// The types of events, separated by commas; empty: all types.
     pub(crate) types: String,
+    /// Past events from this time on.
+    pub(crate) since: Option<Timestamp>,
     pub(crate) limit: u32,
 }
 
 impl EventQuery {
-    fn with(&self, limit: Option<u32>) -> String {
+    fn past(&self) -> String {
+        let since = self.since.map(|since| format!("since={}", Client::part(&since.to_string())));
+        self.with([Some(format!("limit={}", self.limit)), since])
+    }
+
+    fn live(&self) -> String {
+        self.with([None, None])
+    }
+
+    fn with(&self, parameters: [Option<String>; 2]) -> String {
         let types = Some(&self.types).filter(|types| !types.is_empty());
         let types = types.map(|types| format!("type={}", Client::part(types)));
-        let query: Vec<_> = limit.map(|limit| format!("limit={limit}")).into_iter().chain(types).collect();
+        let query: Vec<_> = parameters.into_iter().flatten().chain(types).collect();
         if query.is_empty() {
             return self.path.clone();
         }
@@ -35,26 +47,26 @@ impl EventQuery {
 pub(crate) async fn read<'a>(
     client: &'a Client,
     query: &EventQuery,
-) -> anyhow::Result<(Vec<Item<Event>>, EventFollower<'a>)> {
+) -> anyhow::Result<(Listed<Item<Event>>, EventFollower<'a>)> {
     // Reads the number before the history. An event that arrives between the two reads is in the history, whose
     // numbers the follower knows.
     let newest = newest(client).await?;
     let history = history(client, query).await?;
-    let last = newest.max(history.iter().map(|it| it.id).max());
+    let last = newest.max(history.items.iter().map(|it| it.id).max());
     // If the manager no longer has the events after the last one, reconnecting cannot help: the user must read the
     // list again.
     let is_passing = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(Failure::Unreachable(_)));
-    let follower = EventFollower { client, path: query.with(None), last, stream: Stream::new(is_passing) };
+    let follower = EventFollower { client, path: query.live(), last, stream: Stream::new(is_passing) };
     Ok((history, follower))
 }
 
-/// The newest events, the oldest first.
+/// The newest events, the oldest first, and how many the manager has.
 ///
 /// # Errors
 /// As [`Client::read`].
-pub(crate) async fn history(client: &Client, query: &EventQuery) -> anyhow::Result<Vec<Item<Event>>> {
-    let mut history = client.read::<Listed<Item<Event>>>(&query.with(Some(query.limit))).await?.items;
-    history.reverse();
+pub(crate) async fn history(client: &Client, query: &EventQuery) -> anyhow::Result<Listed<Item<Event>>> {
+    let mut history = client.read::<Listed<Item<Event>>>(&query.past()).await?;
+    history.items.reverse();
     Ok(history)
 }
 
@@ -114,10 +126,19 @@ mod tests {
 
     #[test]
     fn a_path_may_have_parameters_already() {
-        let query =
-            |path: &str, types: &str| EventQuery { path: path.to_owned(), types: types.to_owned(), limit: 5 };
-        assert_eq!(query("/v1/events", "").with(None), "/v1/events");
-        assert_eq!(query("/v1/events", "a,b").with(Some(5)), "/v1/events?limit=5&type=a%2Cb");
-        assert_eq!(query("/v1/events?details=false", "a").with(None), "/v1/events?details=false&type=a");
+        let query = |path: &str, types: &str, since| EventQuery {
+            path: path.to_owned(),
+            types: types.to_owned(),
+            since,
+            limit: 5,
+        };
+        assert_eq!(query("/v1/events", "", None).live(), "/v1/events");
+        assert_eq!(query("/v1/events", "a,b", None).past(), "/v1/events?limit=5&type=a%2Cb");
+        let since = query("/v1/events?details=false", "a", Some(Timestamp(0)));
+        assert_eq!(
+            since.past(),
+            "/v1/events?details=false&limit=5&since=1970-01-01T00%3A00%3A00.000Z&type=a"
+        );
+        assert_eq!(since.live(), "/v1/events?details=false&type=a");
     }
 }

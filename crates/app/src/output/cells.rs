@@ -134,14 +134,6 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_is_not_several() {
-        assert_eq!(
-            [0_u64, 1, 2].map(|count| crate::output::counted(count, "line")),
-            ["0 lines", "1 line", "2 lines"]
-        );
-    }
-
-    #[test]
     fn a_terminal_is_not_commanded_by_what_is_shown() {
         assert_eq!(line("a\u{1b}[2Jb\nc"), "a [2Jb c");
     }

@@ -15,11 +15,11 @@ use super::cells::{bytes, epoch, gap, labels, line, millis, or_dash, second};
 use super::views::note;
 use super::{Column, EVENTS, Lines, OutputArgs, TerminalStyle, View, age, yaml};
 use crate::item::Item;
-use crate::output::counted;
 use everwatch_api::{Event, Execution, Listed, Observer, Run, ScheduleTimes, Service};
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::observer::definition::{OnFull, Overlap};
 use everwatch_core::observer::retry::Retry;
+use everwatch_core::plural::counted;
 use everwatch_core::record::health::Health;
 
 /// Everything about an observer: itself, its runs and its events, newest first.

@@ -2,11 +2,12 @@
 
 use super::cells::{in_words, line, or_dash, since};
 use super::describe::{aligned, listed};
-use super::{Column, TerminalStyle, Tone, View, counted};
+use super::{Column, TerminalStyle, Tone, View};
 use crate::item::Item;
 use everwatch_api::{Finding, Operation, Pool, SafeMode, Stats};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Severity;
+use everwatch_core::plural::counted;
 use everwatch_core::record::health::Health;
 use serde::Serialize;
 

@@ -2,7 +2,8 @@
 //! Independent of terminal, HTTP and clock.
 
 use super::target::Target;
-use crate::output::{Tone, counted, cut, line, shrink};
+use crate::output::{Tone, cut, line, shrink};
+use everwatch_core::plural::counted;
 use std::collections::VecDeque;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 

@@ -133,7 +133,7 @@ async fn all_events(client: &Client, target: Option<&Target>, parts: &Sender<Fee
         Some(Target { what: Focus::Observers, id, .. }) => format!("{}/events", path(id)),
         Some(Target { what: Focus::Services, id, .. }) => format!("/v1/events?service={}", Client::part(id)),
     };
-    let query = EventQuery { path, types: String::new(), limit: EVENTS_MAX };
+    let query = EventQuery { path, types: String::new(), since: None, limit: EVENTS_MAX };
     let mut rows = EventRows::default();
     loop {
         let error = one_stream(client, &query, (&mut rows, parts)).await?;
@@ -157,7 +157,7 @@ async fn one_stream(
         Ok(read) => read,
         Err(error) => return Some(error),
     };
-    send(parts, rows.of_events(&history, clock::now())).await?;
+    send(parts, rows.of_events(&history.items, clock::now())).await?;
     loop {
         match follower.next().await {
             Ok(new) => send(parts, rows.of(new, clock::now())).await?,

@@ -2,6 +2,7 @@
 //! pool has gone.
 
 use crate::id::Pool;
+use crate::plural::counted;
 use thiserror::Error;
 
 /// What a manager knows of the use of a pool.
@@ -36,13 +37,10 @@ pub enum InUse {
     Releasing(Pool),
     #[error(
         "the work queue of pool {pool} still has {} and {}; retry when it is empty and all services of the pool have stopped",
-        counted(u64::from(*ready), "message"), counted(u64::from(*consumers), "consumer")
+        counted(ready, "message"),
+        counted(consumers, "consumer")
     )]
     Queue { pool: Pool, ready: u32, consumers: u32 },
-}
-
-fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 impl PoolUse {

@@ -3,6 +3,7 @@
 use super::{Finding, FleetFacts, Severity};
 use crate::capacity::headroom::losses_survived;
 use crate::id::Pool;
+use crate::plural::counted;
 use crate::record::service::{ServiceRow, ServiceState};
 use crate::record::taking::taking;
 use std::collections::BTreeMap;
@@ -30,15 +31,16 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
     let others: Vec<&ServiceRow> = all.iter().filter(able).collect();
     let smallest = others.iter().min_by_key(|it| it.capacity());
     let missing = |service: &ServiceRow| needed.saturating_sub(u64::from(service.capacity()));
-    let another = format!("start another service of pool {pool} with at least {}", slots(needed));
+    let another = format!("start another service of pool {pool} with at least {}", counted(needed, "slot"));
     Some(match (missing(taking), smallest) {
         (1.., _) => Finding {
             code: "pool-full",
             severity: Severity::Warning,
             subject: format!("pool {pool}"),
             what: format!(
-                "{needed} observers for {} of one service: {} wait",
-                slots(taking.capacity().into()),
+                "{} for {} of one service: {} of them without a slot",
+                counted(needed, "observer"),
+                counted(taking.capacity(), "slot"),
                 missing(taking)
             ),
             why: "one service runs all observers of a single pool; waiting observers do not run".to_owned(),
@@ -49,7 +51,10 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
             code: "too-big-to-lose",
             severity: Severity::Warning,
             subject: format!("service {}", taking.registration.name),
-            what: format!("if it is lost, no service runs the {needed} observers of the single pool {pool}"),
+            what: format!(
+                "if it is lost, no service runs the {} of the single pool {pool}",
+                counted(needed, "observer")
+            ),
             why: "those observers do not run until the service comes back".to_owned(),
             cure: another,
         },
@@ -58,8 +63,9 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
             severity: Severity::Warning,
             subject: format!("service {}", small.registration.name),
             what: format!(
-                "if it becomes the active service of the single pool {pool}, {} of {needed} observers have no slot",
-                missing(small)
+                "if it becomes the active service of the single pool {pool}, {} of {} get no slot",
+                missing(small),
+                counted(needed, "observer")
             ),
             why: "the broker chooses the active service, whatever its capacity".to_owned(),
             cure: format!("`everwatch service capacity {} {needed}`", small.registration.name),
@@ -80,10 +86,6 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
     })
 }
 
-fn slots(number: u64) -> String {
-    if number == 1 { "one slot".to_owned() } else { format!("{number} slots") }
-}
-
 fn two_largest(sizes: &[u32]) -> u64 {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
@@ -96,13 +98,19 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], needed: u64) -> Option<Finding
     let largest = services.iter().max_by_key(|service| service.capacity())?;
     let (name, size) = (largest.registration.name.as_str(), u64::from(largest.capacity()));
     let missing = |after: u64| needed.saturating_sub(after);
-    let more = |most: u64| format!("start another service of pool {pool} with at least {}", slots(most));
+    let more =
+        |most: u64| format!("start another service of pool {pool} with at least {}", counted(most, "slot"));
     Some(match losses_survived(&sizes, needed) {
         None => Finding {
             code: "pool-full",
             severity: Severity::Warning,
             subject: format!("pool {pool}"),
-            what: format!("{needed} observers for {room} slots: {} wait", missing(room)),
+            what: format!(
+                "{} for {}: {} of them without a slot",
+                counted(needed, "observer"),
+                counted(room, "slot"),
+                missing(room)
+            ),
             why: "waiting observers do not run, and creates are refused".to_owned(),
             cure: format!(
                 "{}, or raise the capacity of one: `everwatch service capacity NAME SLOTS`",
@@ -114,8 +122,9 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], needed: u64) -> Option<Finding
             severity: Severity::Warning,
             subject: format!("service {name}"),
             what: format!(
-                "if it is lost, {} of the {needed} observers of pool {pool} have no slot: it has {size} of {room}",
-                missing(room - size)
+                "if it is lost, {} of the {} of pool {pool} get no slot: it has {size} of {room}",
+                missing(room - size),
+                counted(needed, "observer")
             ),
             why: "those observers do not run until the service comes back".to_owned(),
             cure: more(missing(room - size)),
@@ -125,7 +134,8 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], needed: u64) -> Option<Finding
             severity: Severity::Info,
             subject: format!("pool {pool}"),
             what: format!(
-                "the pool survives the loss of {name}, not of two services: {needed} of {room} slots are needed"
+                "the pool survives the loss of {name}, not of two services: it needs {needed} of its {}",
+                counted(room, "slot")
             ),
             why: "losing one service while another one restarts leaves observers without a slot".to_owned(),
             cure: more(missing(room - two_largest(&sizes))),

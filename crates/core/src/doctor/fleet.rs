@@ -242,42 +242,40 @@ fn waiting(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
         let living = fleet.services.iter().filter(|service| !service.state().is_over());
         living.filter(|service| service.registration.pool == *pool).collect::<Vec<_>>()
     };
-    let finding = |((pool, kind), (count, first, refused)): (
-        (&Pool, &Kind),
-        (usize, &str, Option<Timestamp>),
-    )| {
-        let services = of_pool(pool);
-        let has_kind = |it: &&ServiceRow| it.registration.kinds.iter().any(|known| known.name == *kind);
-        let (code, severity, what) = if services.is_empty() {
-            let what = format!(
-                "{count} observers of kind {kind} wait ({first} the longest), and the pool has no service"
-            );
-            ("no-service", Severity::Critical, what)
-        } else if !services.iter().any(has_kind) {
-            let what = format!(
-                "{count} observers wait ({first} the longest); no service of the pool offers their kind {kind}"
-            );
-            ("no-service-for-kind", Severity::Critical, what)
-        } else if let Some(since) = refused {
-            let what = format!(
-                "{count} observers of kind {kind} wait ({first} the longest); services have refused them for {}",
-                show(Duration::from_secs(now.since(since).as_secs()))
-            );
-            ("refused", Severity::Warning, what)
-        } else {
-            return None;
-        };
-        Some(Finding {
-            code,
-            severity,
-            subject: format!("pool {pool}"),
-            what,
-            why: "they do not run; refused observers fail after `[manager] refused_max`".to_owned(),
-            cure: format!(
-                "start a service that offers kind {kind} with `[service] pool = \"{pool}\"`, or \
+    let finding =
+        |((pool, kind), (count, first, refused)): ((&Pool, &Kind), (usize, &str, Option<Timestamp>))| {
+            let services = of_pool(pool);
+            let has_kind = |it: &&ServiceRow| it.registration.kinds.iter().any(|known| known.name == *kind);
+            let waiting = match count {
+                1 => format!("observer {first} of kind {kind} waits"),
+                _ => format!("{count} observers of kind {kind} wait ({first} the longest)"),
+            };
+            let (code, severity, what) = if services.is_empty() {
+                let what = format!("{waiting}, and the pool has no service");
+                ("no-service", Severity::Critical, what)
+            } else if !services.iter().any(has_kind) {
+                let what = format!("{waiting}, and no service of the pool offers this kind");
+                ("no-service-for-kind", Severity::Critical, what)
+            } else if let Some(since) = refused {
+                let what = format!(
+                    "{waiting}; services have refused for {}",
+                    show(Duration::from_secs(now.since(since).as_secs()))
+                );
+                ("refused", Severity::Warning, what)
+            } else {
+                return None;
+            };
+            Some(Finding {
+                code,
+                severity,
+                subject: format!("pool {pool}"),
+                what,
+                why: "they do not run; refused observers fail after `[manager] refused_max`".to_owned(),
+                cure: format!(
+                    "start a service that offers kind {kind} with `[service] pool = \"{pool}\"`, or \
                  `everwatch observer move NAME --pool POOL`"
-            ),
-        })
-    };
+                ),
+            })
+        };
     groups.into_iter().filter_map(finding).collect()
 }

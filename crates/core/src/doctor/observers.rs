@@ -1,6 +1,7 @@
 //! Observers that fail although a service has room for them, and services that were lost and did not come back.
 
 use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
+use crate::plural::counted;
 use crate::record::health::is_crash_looping;
 use crate::record::row::Row;
 use crate::record::service::{Ended, ServiceRow};
@@ -22,10 +23,6 @@ fn listed(names: &[String], total: u64) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-fn observers(count: u64) -> String {
-    if count == 1 { "one observer".to_owned() } else { format!("{count} observers") }
-}
-
 /// Observers that fail repeatedly.
 fn looping(restarting: &SomeRows) -> Option<Finding> {
     let mut loops: Vec<&Row> = restarting
@@ -37,7 +34,7 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
     let first = loops.first()?;
     let name = |row: &&Row| match row.restarts() {
         0 => row.definition.name.to_string(),
-        restarts => format!("{} ({restarts} restarts)", row.definition.name),
+        restarts => format!("{} ({})", row.definition.name, counted(restarts, "restart")),
     };
     let names: Vec<String> = loops.iter().map(name).collect();
     let count = loops.len() as u64;
@@ -53,7 +50,7 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
         code: "crash-loop",
         severity: Severity::Warning,
         subject: "observers".to_owned(),
-        what: format!("{least}{} failed repeatedly: {}", observers(count), listed(&names, count)),
+        what: format!("{least}{} failed repeatedly: {}", counted(count, "observer"), listed(&names, count)),
         why: format!(
             "between two attempts they do no work; the latest error of the first observer is: {error}"
         ),
@@ -73,7 +70,7 @@ fn cut_short(least: &str, (count, names): (u64, &str), first: &Row) -> Finding {
         subject: "observers".to_owned(),
         what: format!(
             "{least}{} lost the service or the broker soon after the start, repeatedly: {names}",
-            observers(count)
+            counted(count, "observer")
         ),
         why: "their services die or lose the broker again and again; an observer that ends its service can be the cause"
             .to_owned(),
@@ -92,7 +89,7 @@ fn failed(failed: &SomeRows) -> Option<Finding> {
         code: "failed",
         severity: Severity::Warning,
         subject: "observers".to_owned(),
-        what: format!("{} failed: {}", observers(failed.total), listed(&names, failed.total)),
+        what: format!("{} failed: {}", counted(failed.total, "observer"), listed(&names, failed.total)),
         why: "a failed observer does not run until a user retries it".to_owned(),
         cure: format!(
             "`everwatch observer list --status Failed` shows why; fix the cause, then `everwatch observer retry {}`, \

@@ -7,6 +7,7 @@ use crate::outgoing::commands;
 use crate::settings::AutoRebalance;
 use everwatch_core::capacity::rebalance::{PoolPlan, Share, plan_pools, plan_unasked};
 use everwatch_core::id::Pool;
+use everwatch_core::plural::counted;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::wire::command::{Cause, Command, HandOver};
@@ -70,7 +71,8 @@ pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) ->
     let moves = plan.shares.iter().filter(|share| share.target != share.load.held);
     let moves: Vec<_> =
         moves.map(|it| format!("{} {} to {}", it.load.name, it.load.held, it.target)).collect();
-    let text = format!("pool {}, {} observers, {why}: {}", plan.pool, plan.moves(), moves.join(", "));
+    let text =
+        format!("pool {}, {}, {why}: {}", plan.pool, counted(plan.moves(), "observer"), moves.join(", "));
     info!(text, "rebalancing");
     manager.records.events.tell_all(EventKind::Rebalanced, text);
     Ok(true)

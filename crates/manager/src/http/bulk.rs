@@ -22,6 +22,7 @@ use everwatch_core::access::Verb;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Namespace, ObserverId};
 use everwatch_core::observer::definition::FieldError;
+use everwatch_core::plural::counted_subject;
 use everwatch_core::record::operations::Refusal;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::row_policy::RowPolicy;
@@ -265,9 +266,10 @@ async fn found(records: &Records, mut params: Params) -> Result<Vec<ObserverId>,
         let page = records.store.list(&filter, after.as_ref(), PAGE).await?;
         let total = usize::try_from(page.total).unwrap_or(usize::MAX);
         if total != expected || total > MOST {
+            let matching = counted_subject(total, "observer", ["matches", "match"]);
             let detail = match total {
-                0..=MOST => format!("{total} observers match, not {expected}: nothing was done"),
-                _ => format!("{total} observers match: at most {MOST} at once; nothing was done"),
+                0..=MOST => format!("{matching}, not {expected}: nothing was done"),
+                _ => format!("{matching}: at most {MOST} at once; nothing was done"),
             };
             return Err(Problem::new(Code::CountDiffers, detail));
         }

@@ -59,7 +59,6 @@ const FILES: &[File] = files! {
     "/console/dom.js": "dom.js", SCRIPT;
     "/console/edit.js": "edit.js", SCRIPT;
     "/console/editor.js": "editor.js", SCRIPT;
-    "/console/events-filter.js": "events-filter.js", SCRIPT;
     "/console/events.js": "events.js", SCRIPT;
     "/console/gap.js": "gap.js", SCRIPT;
     "/console/glyphs.js": "glyphs.js", SCRIPT;

@@ -42,6 +42,8 @@ const RUNS_FROM: usize = 1000;
     ("observer" = Option<String>, Query, description = "id"), ("service" = Option<String>, Query, description = "id"),
     ("type" = Option<String>, Query, description = "one or several, comma-separated"),
     ("details" = Option<bool>, Query, description = "true: also the events that a summary stands for"),
+    ("since" = Option<String>, Query, description = "a time (RFC 3339), or how long before `until`, such as 15m; not with `Accept: text/event-stream`"),
+    ("until" = Option<String>, Query, description = "a time (RFC 3339), inclusive; default: now; not with `Accept: text/event-stream`"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
     ("last-event-id" = Option<i64>, Header, description = "live: the last event that the client has")),
     responses((status = 200, content((Listed<Event> = "application/json"), (String = "text/event-stream"))),
@@ -58,6 +60,7 @@ pub(crate) async fn list(
         service: params.parsed::<ServiceId>("service")?,
         kinds: words(&mut params)?,
         details: params.parsed("details")?.unwrap_or(false),
+        ..EventFilter::default()
     };
     page_or_stream(&manager, params, &headers, filter).await
 }
@@ -66,6 +69,8 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/observers/{key}/events", tag = "events", security(("token" = ["observers:read"])), params(
     ("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("type" = Option<String>, Query, description = "one or several, comma-separated"),
+    ("since" = Option<String>, Query, description = "a time (RFC 3339), or how long before `until`, such as 15m; not with `Accept: text/event-stream`"),
+    ("until" = Option<String>, Query, description = "a time (RFC 3339), inclusive; default: now; not with `Accept: text/event-stream`"),
     ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query),
     ("last-event-id" = Option<i64>, Header, description = "live: the last event that the client has")),
     responses((status = 200, content((Listed<Event> = "application/json"), (String = "text/event-stream"))),
@@ -81,7 +86,7 @@ pub(crate) async fn of_observer(
 ) -> Result<Response, Problem> {
     let namespace = params.namespace()?;
     let observer = Some(find(&manager.records, (&namespace, &key)).await?.id);
-    let filter = EventFilter { observer, service: None, kinds: words(&mut params)?, details: true };
+    let filter = EventFilter { observer, kinds: words(&mut params)?, ..EventFilter::default() };
     page_or_stream(&manager, params, &headers, filter).await
 }
 
@@ -95,13 +100,15 @@ async fn page_or_stream(
     manager: &Arc<Manager>,
     mut params: Params,
     headers: &HeaderMap,
-    filter: EventFilter,
+    mut filter: EventFilter,
 ) -> Result<Response, Problem> {
     let live = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if live.is_some_and(|accept| accept.contains("text/event-stream")) {
         params.finish()?;
         return stream(manager, headers, filter).await;
     }
+    filter.until = params.parsed("until")?;
+    filter.since = params.since(filter.until.unwrap_or_else(|| manager.records.clock.now()))?;
     let part: Part<i64> = Part::read(&mut params)?;
     params.finish()?;
     let before = EventRange::Before(part.after.unwrap_or(i64::MAX));

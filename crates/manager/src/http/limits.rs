@@ -15,6 +15,7 @@ use everwatch_api::{Limit, LimitSettings, LimitUsers, Listed, NamedThing, Proble
 use everwatch_core::capacity::limits::{self, MAX_MAX};
 use everwatch_core::id::{LimitKey, LimitPattern};
 use everwatch_core::observer::definition::{FieldError, LIMITS_MAX, ObserverDefinition};
+use everwatch_core::plural::counted_subject;
 use everwatch_core::record::events::EventKind;
 use everwatch_store::{LimitCounts, LimitDeleted, LimitUse, StoreError};
 use std::sync::Arc;
@@ -148,8 +149,8 @@ pub(crate) async fn delete(
         LimitDeleted::Missing => Err(missing(&key)),
         LimitDeleted::InUse(count) => {
             let detail = format!(
-                "{count} observers name a key that only limit {key} applies to; take the key out of their limits, or \
-                 delete them"
+                "{} a key that only limit {key} applies to; take the key out of their limits, or delete them",
+                counted_subject(count, "observer", ["names", "name"])
             );
             Err(Problem::new(Code::LimitInUse, detail))
         }

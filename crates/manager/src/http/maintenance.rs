@@ -16,6 +16,7 @@ use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::capacity::maintenance::{DRAIN_PACE, Drain, Orders};
 use everwatch_core::clock::friendly;
 use everwatch_core::observer::definition::FieldError;
+use everwatch_core::plural::counted;
 use everwatch_core::record::events::EventKind;
 use everwatch_store::Filter;
 use serde::{Deserialize, Serialize};
@@ -121,7 +122,7 @@ pub(crate) async fn drain(
         until: body.within.map(|Within(time)| asked_at.plus(time)),
         force: body.force,
     };
-    let text = format!("{of} observers are to go");
+    let text = format!("{} to hand over", counted(of, "observer"));
     order(&manager, &key, (EventKind::ServiceDraining, text), |orders| orders.drain(drain)).await
 }
 

@@ -18,6 +18,7 @@ use everwatch_core::capacity::namespace::{NAMESPACES_MAX, NamespaceRow, Namespac
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{self, LimitKey};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
+use everwatch_core::plural::counted;
 use everwatch_store::{NamespaceDeleted, NamespaceWritten};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -266,8 +267,9 @@ pub(super) async fn refusal(
 fn observers_quota(namespace: &id::Namespace, max: u32, (used, wanted): (u64, u64)) -> Problem {
     let more = if wanted == 1 { "one more".to_owned() } else { format!("{wanted} more") };
     let detail = format!(
-        "namespace {namespace} uses {used} of {max} observers and cannot have {more}: delete observers, or raise \
-         quotas.observers"
+        "namespace {namespace} uses {used} of {} and cannot have {more}: delete observers, or raise \
+         quotas.observers",
+        counted(max, "observer")
     );
     let quota = QuotaUse { namespace: namespace.to_string(), quota: "observers".to_owned(), max, used };
     Problem::new(Code::QuotaReached, detail).of_quota(quota)
@@ -278,13 +280,16 @@ fn creates_quota(row: &NamespaceRow, wanted: u64, now: Timestamp) -> Problem {
     let left = row.creates.left(max, now);
     let detail = if wanted > u64::from(max) {
         format!(
-            "the request creates {wanted} observers, and namespace {name} may create {max} a minute: split it, or raise \
-             quotas.creates_per_minute"
+            "the request creates {}, and namespace {name} may create {max} a minute: split it, or raise \
+             quotas.creates_per_minute",
+            counted(wanted, "observer")
         )
     } else {
         format!(
-            "namespace {name} may create {max} observers a minute and has {left} creates left: try again later, or raise \
-             quotas.creates_per_minute"
+            "namespace {name} may create {} a minute and has {} left: try again later, or raise \
+             quotas.creates_per_minute",
+            counted(max, "observer"),
+            counted(left, "create")
         )
     };
     let used = u64::from(max).saturating_sub(left);

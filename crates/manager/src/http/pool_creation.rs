@@ -6,6 +6,7 @@ use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, QueueKind, Session};
 use everwatch_core::capacity::pool_use::PoolUse;
 use everwatch_core::id::Pool;
+use everwatch_core::plural::counted;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
@@ -22,7 +23,8 @@ pub(super) async fn create(manager: &Manager, pool: &Pool, single: bool) -> Resu
     let PoolUse { services, observers, .. } = manager.pool_use(pool).await?;
     if is_single || services > 0 || observers > 0 {
         let is = if is_single { "is a single pool" } else { "is not a single pool" };
-        let why = format!("it {is}, with {services} services and {observers} observers");
+        let why =
+            format!("it {is}, with {} and {}", counted(services, "service"), counted(observers, "observer"));
         let wanted = if single { "a single pool" } else { "the pool" };
         return Err(in_use(format!(
             "pool {pool} cannot change ({why}): create {wanted} under a name that is not in use, or delete this one first"

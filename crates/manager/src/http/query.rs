@@ -4,7 +4,7 @@ use super::caller;
 use super::problem::{Code, Problem};
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
-use everwatch_core::clock::parse_duration;
+use everwatch_core::clock::{Timestamp, parse_duration};
 use everwatch_core::id::Namespace;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -83,6 +83,25 @@ impl Params {
     /// The namespace of the names in the request: the one that the query names, the only one of the sender, or `default`.
     pub(crate) fn namespace(&mut self) -> Result<Namespace, Problem> {
         Ok(self.given_namespace()?.unwrap_or_else(caller::namespace))
+    }
+
+    /// The start of a span of time that ends at `until`: a time, or how long before `until`.
+    pub(crate) fn since(&mut self, until: Timestamp) -> Result<Option<Timestamp>, Problem> {
+        let Some(text) = self.one("since")? else { return Ok(None) };
+        let since = match (text.parse::<Timestamp>(), parse_duration(&text)) {
+            (Ok(at), _) => at,
+            (_, Ok(ago)) => until.minus(ago),
+            _ => {
+                let why = format!(
+                    "`{text}` is neither a time such as 2026-01-31T12:00:00Z nor a duration such as 15m"
+                );
+                return Err(bad("since", why));
+            }
+        };
+        if since >= until {
+            return Err(bad("since", format!("{since} is not before `until`, {until}")));
+        }
+        Ok(Some(since))
     }
 
     /// How long to wait.

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use everwatch_api::{ProblemBody, Timeline};
 use everwatch_core::access::Verb;
-use everwatch_core::clock::{Timestamp, parse_duration};
+use everwatch_core::clock::Timestamp;
 use everwatch_core::timeline::{COLUMNS_MAX, KEPT, LANES_MAX, Window};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -65,24 +65,7 @@ pub(crate) async fn read(State(manager): Shared, mut params: Params) -> Result<J
 
 fn window(params: &mut Params, now: Timestamp) -> Result<Window, Problem> {
     let until = params.parsed::<Timestamp>("until")?.unwrap_or(now).min(now);
-    let since = match params.one("since")? {
-        None => until.minus(SPAN),
-        Some(text) => match (text.parse::<Timestamp>(), parse_duration(&text)) {
-            (Ok(at), _) => at,
-            (_, Ok(ago)) => until.minus(ago),
-            _ => {
-                return Err(bad(
-                    "since",
-                    format!(
-                        "`{text}` is neither a time such as 2026-01-31T12:00:00Z nor a duration such as 15m"
-                    ),
-                ));
-            }
-        },
-    };
-    if since >= until {
-        return Err(bad("since", format!("{since} is not before `until`, {until}")));
-    }
+    let since = params.since(until)?.unwrap_or_else(|| until.minus(SPAN));
     if since < now.minus(KEPT) {
         return Err(bad("since", "at most 24h ago: earlier events are in GET /v1/events"));
     }

@@ -13,6 +13,7 @@ use everwatch_core::failure::lost_queue::InLostQueue;
 use everwatch_core::failure::orphans::{Orphan, last_holder, orphan};
 use everwatch_core::failure::queue_search::{Quiet, listed_at};
 use everwatch_core::id::{Pool, ServiceId};
+use everwatch_core::plural::counted;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::status::Status;
@@ -189,8 +190,10 @@ pub(crate) async fn conclude(
     }
     let most = manager.republishes.take(changes.len(), Instant::now());
     if changes.len() > most {
-        let text =
-            format!("{} observers of pool {pool} seem to be lost: {most} are republished now", changes.len());
+        let text = format!(
+            "pool {pool} seems to have lost {}: {most} are republished now",
+            counted(changes.len(), "observer")
+        );
         manager.records.events.tell_all(EventKind::RepublishCapped, text);
         changes.truncate(most);
     }

@@ -66,7 +66,7 @@ pub async fn events_are_told_in_order_and_by_filter(store: &dyn Store) {
     assert_eq!(Event { id: 0, ..page.events[0].clone() }, event(3, EventKind::Failed));
     let rest = EventRange::Before(page.events[1].id);
     assert_eq!(numbers(store, &all, rest).await, [1, 1]);
-    let of = |observer, service, kinds| EventFilter { observer, service, kinds, details: false };
+    let of = |observer, service, kinds| EventFilter { observer, service, kinds, ..EventFilter::default() };
     assert_eq!(numbers(store, &of(Some(id(1)), None, vec![]), EventRange::After(0)).await, [1, 1]);
     assert_eq!(numbers(store, &of(None, Some(service_id(1)), vec![]), EventRange::After(0)).await, [1]);
     let two = vec![EventKind::Failed, EventKind::Started];
@@ -75,6 +75,26 @@ pub async fn events_are_told_in_order_and_by_filter(store: &dyn Store) {
         numbers(store, &of(Some(id(2)), None, vec![EventKind::Failed]), EventRange::After(0)).await,
         []
     );
+}
+
+/// Both ends of a span are in it, and the total counts what the span has.
+pub async fn a_span_of_time_selects_events(store: &dyn Store) {
+    store.record(&(1..=5).map(|number| event(number, EventKind::Created)).collect::<Vec<_>>()).await.unwrap();
+    let at = |number: i64| Some(Timestamp(NOW.0 + number));
+    for (since, until, expected) in [
+        (None, None, vec![1, 2, 3, 4, 5]),
+        (at(4), None, vec![4, 5]),
+        (None, at(2), vec![1, 2]),
+        (at(2), at(4), vec![2, 3, 4]),
+        (at(6), None, vec![]),
+    ] {
+        let span = EventFilter { since, until, ..EventFilter::default() };
+        assert_eq!(numbers(store, &span, EventRange::After(0)).await, expected);
+        let page = store.events(&span, EventRange::Before(i64::MAX), 1).await.unwrap();
+        let newest = page.events.first().map(|event| event.at);
+        let last = expected.last().map(|last| Timestamp(NOW.0 + i64::try_from(*last).unwrap()));
+        assert_eq!((page.total, newest), (expected.len() as u64, last));
+    }
 }
 
 /// A page is read while a writer is active. A total that does not match the events of its page would come

@@ -8,7 +8,8 @@ use everwatch_core::clock::Timestamp;
 use sqlx::PgPool;
 
 const MATCHING: &str = "($1::uuid IS NULL OR observer_id = $1) AND ($2::uuid IS NULL OR service_id = $2)
-    AND (CARDINALITY($3::text[]) = 0 OR type = ANY($3))";
+    AND (CARDINALITY($3::text[]) = 0 OR type = ANY($3))
+    AND ($4::bigint IS NULL OR at >= $4) AND ($5::bigint IS NULL OR at <= $5)";
 
 pub(super) async fn record(pool: &PgPool, events: &[Event]) -> Result<(), StoreError> {
     let documents = events.iter().map(written).collect::<Result<Vec<String>, _>>()?;
@@ -43,18 +44,21 @@ pub(super) async fn page(
 ) -> Result<EventPage, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
     let (place, order, from) = match stretch {
-        EventRange::Before(id) => ("id < $4", "DESC", id),
-        EventRange::After(id) => ("id > $4", "ASC", id),
+        EventRange::Before(id) => ("id < $6", "DESC", id),
+        EventRange::After(id) => ("id > $6", "ASC", id),
     };
     let types: Vec<&str> = filter.kinds.iter().map(|kind| kind.as_str()).collect();
+    let (since, until) = (filter.since.map(|at| at.0), filter.until.map(|at| at.0));
     let class = if filter.with_details() { "" } else { "AND NOT detail" };
     let select = format!(
-        "SELECT id, at, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT $5"
+        "SELECT id, at, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT $7"
     );
     let rows: Vec<(i64, i64, bool, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
         .bind(filter.observer.map(|id| id.0))
         .bind(filter.service.map(|id| id.0))
         .bind(&types)
+        .bind(since)
+        .bind(until)
         .bind(from)
         .bind(limit(most))
         .fetch_all(&mut *snapshot)
@@ -67,6 +71,8 @@ pub(super) async fn page(
             .bind(filter.observer.map(|id| id.0))
             .bind(filter.service.map(|id| id.0))
             .bind(&types)
+            .bind(since)
+            .bind(until)
             .fetch_one(&mut *snapshot)
             .await
             .map_err(failure)?,

@@ -10,7 +10,8 @@ use sqlx::SqlitePool;
 use std::sync::LazyLock;
 
 const MATCHING: &str = "(?1 IS NULL OR observer_id = ?1) AND (?2 IS NULL OR service_id = ?2)
-    AND (json_array_length(?3) = 0 OR type IN (SELECT value FROM json_each(?3)))";
+    AND (json_array_length(?3) = 0 OR type IN (SELECT value FROM json_each(?3)))
+    AND (?4 IS NULL OR at >= ?4) AND (?5 IS NULL OR at <= ?5)";
 
 static INSERT: LazyLock<Statements> = LazyLock::new(|| {
     Statements::new("INSERT INTO events (at, type, observer_id, service_id, detail, document)", 6, "")
@@ -43,19 +44,22 @@ pub(super) async fn page(
 ) -> Result<EventPage, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
     let (place, order, from) = match stretch {
-        EventRange::Before(id) => ("id < ?4", "DESC", id),
-        EventRange::After(id) => ("id > ?4", "ASC", id),
+        EventRange::Before(id) => ("id < ?6", "DESC", id),
+        EventRange::After(id) => ("id > ?6", "ASC", id),
     };
     let types: Vec<&str> = filter.kinds.iter().map(|kind| kind.as_str()).collect();
     let types = serde_json::json!(types).to_string();
+    let (since, until) = (filter.since.map(|at| at.0), filter.until.map(|at| at.0));
     let class = if filter.with_details() { "" } else { "AND detail = 0" };
     let select = format!(
-        "SELECT id, at, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT ?5"
+        "SELECT id, at, detail, document FROM events WHERE {MATCHING} {class} AND {place} ORDER BY id {order} LIMIT ?7"
     );
     let rows: Vec<(i64, i64, bool, String)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
         .bind(filter.observer.map(|id| id.0))
         .bind(filter.service.map(|id| id.0))
         .bind(&types)
+        .bind(since)
+        .bind(until)
         .bind(from)
         .bind(limit(most))
         .fetch_all(&mut *snapshot)
@@ -68,6 +72,8 @@ pub(super) async fn page(
             .bind(filter.observer.map(|id| id.0))
             .bind(filter.service.map(|id| id.0))
             .bind(&types)
+            .bind(since)
+            .bind(until)
             .fetch_one(&mut *snapshot)
             .await
             .map_err(failure)?,

@@ -3,9 +3,10 @@
 use super::{aligned, listed};
 use crate::item::Item;
 use crate::output::cells::in_words;
-use crate::output::{SERVICES, TerminalStyle, counted};
+use crate::output::{SERVICES, TerminalStyle};
 use everwatch_api::{Pool, Service};
 use everwatch_core::clock::Timestamp;
+use everwatch_core::plural::counted;
 
 /// A pool, with its living services.
 pub(crate) fn pool(it: &Pool, services: &[Item<Service>], on: (TerminalStyle, Timestamp)) -> String {

@@ -33,7 +33,7 @@ fn observers_whose_services_died_are_not_said_to_have_failed() {
     let set = |rows: Vec<Row>| move |facts: &mut Facts| fleet(facts).restarting = SomeRows { total: 1, rows };
     let findings = diagnosed(set(vec![suspect.clone()]));
     let [Finding { code: "crash-loop", what, cure, .. }] = &findings[..] else { panic!("{findings:?}") };
-    assert_eq!(what, "one observer lost the service or the broker soon after the start, repeatedly: suspect");
+    assert_eq!(what, "1 observer lost the service or the broker soon after the start, repeatedly: suspect");
     assert!(cure.contains("everwatch timeline") && cure.contains("observer pause suspect"), "{cure}");
     // With one that fails, its error is the news.
     let findings = diagnosed(set(vec![suspect, looping("often", 40)]));

@@ -1,0 +1,29 @@
+//! Numbers of things in messages.
+
+use std::fmt::Display;
+
+/// A number of things: `1 observer`, `2 observers`.
+pub fn counted(number: impl Display, noun: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
+/// A number of things that do something: `1 observer waits`, `2 observers wait`.
+pub fn counted_subject(number: impl Display, noun: &str, [one, many]: [&str; 2]) -> String {
+    let subject = counted(number, noun);
+    let verb = if subject.starts_with("1 ") { one } else { many };
+    format!("{subject} {verb}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        assert_eq!([0, 1, 2, 11].map(|it| counted(it, "slot")), ["0 slots", "1 slot", "2 slots", "11 slots"]);
+        let wait = |number| counted_subject(number, "observer", ["waits", "wait"]);
+        assert_eq!([1, 2, 11].map(wait), ["1 observer waits", "2 observers wait", "11 observers wait"]);
+    }
+}
