@@ -101,11 +101,11 @@ async fn the_demo_kills_services_and_says_where_their_observers_went() {
     let dev = Dev::start(&shell, program.to_str().unwrap(), &format!("--demo=1s --listen {address}"));
     let said = wait_for("two kills with their moves", || async {
         let said = dev.said.lock().unwrap().clone();
-        if said.matches(" observers moved to service-").count() >= 2 { Ok(said) } else { Err(said) }
+        if said.matches(" observers run on service-").count() >= 2 { Ok(said) } else { Err(said) }
     })
     .await;
     assert!(said.contains("The demo created 20 observers."), "{said}");
-    let line = said.lines().find(|line| line.contains("moved to service-")).unwrap();
+    let line = said.lines().find(|line| line.contains(" run on service-")).unwrap();
     assert!(line.contains("killed service-") && line.contains("ms after the kill"), "{line}");
     let api = Api::new(format!("http://{address}"));
     assert_eq!(api.observers().await.len(), 20);

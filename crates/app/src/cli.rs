@@ -19,6 +19,7 @@ mod rollout;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod usage;
 
 pub(crate) use crate::output::OutputArgs;
 pub(crate) use access::{Audit, Context, Login, Role as AccessRole, Token};
@@ -39,8 +40,7 @@ pub(crate) use rate::Rate;
 pub(crate) use rollout::{Rollout, Start};
 pub(crate) use timeline::Timeline;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use everwatch_core::clock::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -236,21 +236,7 @@ pub(crate) struct Watched {
 
 /// The command line. Ends the process if it is wrong, or asks for help.
 pub(crate) fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| with_observer_verb(error, std::env::args().nth(1)).exit())
-}
-
-/// Commands of kubectl and docker begin with a verb: `everwatch list` means `everwatch observer list`.
-fn with_observer_verb(mut error: clap::Error, first: Option<String>) -> clap::Error {
-    let word = first.filter(|_| error.kind() == ErrorKind::InvalidSubcommand);
-    let command = Cli::command();
-    let observer = command.find_subcommand("observer");
-    if let Some(word) = word
-        && observer.is_some_and(|observer| observer.find_subcommand(&word).is_some())
-    {
-        let meant = ContextValue::Strings(vec![format!("observer {word}")]);
-        error.insert(ContextKind::SuggestedSubcommand, meant);
-    }
-    error
+    usage::parsed()
 }
 
 #[derive(Debug, Args)]
@@ -429,8 +415,13 @@ pub(crate) enum SafeMode {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Chaos {
-    /// End a service as `kill -9` does
-    Kill { service: String },
+    /// End a service as `kill -9` does, and wait until its observers run on other services, at most 10 s
+    Kill {
+        service: String,
+        /// Do not wait
+        #[arg(long)]
+        no_wait: bool,
+    },
     /// Freeze a service as SIGSTOP does: after two heartbeats the broker redelivers its messages
     Freeze { service: String },
     /// Thaw a frozen service

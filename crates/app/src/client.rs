@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+/// The manager of commands that name none: that of `everwatch dev`.
+pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:7700";
 /// How long a connection stays open without a request.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
@@ -217,8 +219,9 @@ impl Client {
         if let Some(why) = explain(error) {
             return Failure::Unreachable(format!("no trusted manager answers at {}: {why}", self.server));
         }
+        let start = if self.server == DEFAULT_SERVER { ", start one with `everwatch dev`" } else { "" };
         Failure::Unreachable(format!(
-            "no manager answers at {} ({}): check that it runs, or set --server or EVERWATCH_SERVER",
+            "no manager answers at {} ({}): check that it runs{start}, or set --server or EVERWATCH_SERVER",
             self.server,
             innermost(error)
         ))

@@ -8,6 +8,7 @@ mod batch;
 mod bench;
 mod broker;
 mod bulk;
+mod chaos;
 mod completion;
 mod conformance;
 mod demo;
@@ -18,6 +19,7 @@ mod events;
 mod fan_out;
 mod get;
 mod health;
+mod kills;
 mod kind;
 mod limit;
 mod logs;
@@ -39,7 +41,7 @@ mod waiting;
 mod watch;
 
 use crate::cli::{Cli, Command, Config, Everywhere};
-use crate::client::{self, Failure};
+use crate::client::{self, DEFAULT_SERVER, Failure};
 use crate::contexts::Contexts;
 use crate::output::print;
 use crate::trust;
@@ -98,7 +100,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Completion { shell } => completion::script(shell),
         Command::Man { folder } => man::pages(folder.as_deref()),
         Command::Top => server().and_then(|server| crate::top::run(&server)),
-        Command::Chaos(verb) => server().and_then(|server| service::chaos(&server, verb)),
+        Command::Chaos(verb) => server().and_then(|server| chaos::run(&server, verb)),
         Command::Status(shown) => server().and_then(|server| status::run(&server, &shown)),
         Command::Doctor(arguments) => server().and_then(|server| doctor::run(&server, &arguments)),
         Command::Broker(verb) => {
@@ -143,7 +145,7 @@ fn server(given: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> 
         (None, Some(_)) => health::url(&roles::configured(config)?.manager),
         (None, None) => {
             let context = Contexts::load()?.current().map(|known| known.server.clone());
-            Ok(context.unwrap_or_else(|| "http://127.0.0.1:7700".to_owned()))
+            Ok(context.unwrap_or_else(|| DEFAULT_SERVER.to_owned()))
         }
     }
 }

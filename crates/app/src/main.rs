@@ -10,7 +10,6 @@ mod live;
 mod output;
 mod refusals;
 mod requests;
-mod spelling;
 mod top;
 mod trust;
 mod wording;

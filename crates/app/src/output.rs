@@ -18,7 +18,7 @@ pub(crate) use describe::{
 };
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use status::{Condition, status};
-pub(crate) use table::{Column, Lines, Tone, View, cut, shrink};
+pub(crate) use table::{Column, Least, Lines, Tone, View, cut, shrink};
 pub(crate) use timeline::{Head, Picture, TonedLine};
 pub(crate) use views::{
     AUDIT, BATCH_MEMBERS, BATCHES, Change, EVENTS, INCIDENTS, INCIDENTS_OF_DAY, INCIDENTS_SHORT, KINDS,

@@ -17,7 +17,12 @@ pub(crate) fn in_place(error: anyhow::Error, place_of: impl Fn(&str) -> Option<S
                 let place = begins(before).then(|| word_in_place(word, &place_of)).flatten();
                 place.unwrap_or_else(|| (*word).to_owned())
             };
-            let text = words.iter().zip(before).map(word).collect::<Vec<_>>().join(" ");
+            // `/name name ... is not valid` names the member twice.
+            let is_again = |word: &str, before: Option<&str>| {
+                before.and_then(path_of).is_some_and(|path| path.rsplit('.').next() == Some(word))
+            };
+            let all = words.iter().zip(before).filter(|(word, before)| !is_again(word, *before));
+            let text = all.map(word).collect::<Vec<_>>().join(" ");
             failure.replaced(text).into()
         }
         Ok(failure) => failure.into(),
@@ -32,12 +37,35 @@ pub(crate) fn in_file(error: anyhow::Error, file: &Path) -> anyhow::Error {
 
 /// The refusal of a request whose members come from flags of the same names.
 pub(crate) fn as_flags(error: anyhow::Error) -> anyhow::Error {
-    in_place(error, |word| path_of(word).map(|path| format!("--{}", path.replace('_', "-"))))
+    in_place(error, |word| path_of(word).map(flag))
+}
+
+/// The refusal of a request whose members are in this file, apart from those that flags of the same names give.
+pub(crate) fn in_flags_or_file(error: anyhow::Error, flags: &[&str], file: &Path) -> anyhow::Error {
+    in_place(error, |word| {
+        let path = path_of(word)?;
+        Some(if flags.contains(&path.as_str()) { flag(path) } else { format!("{}: {path}", file.display()) })
+    })
+}
+
+fn flag(path: String) -> String {
+    format!("--{}", path.replace('_', "-"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flag_is_named_rather_than_the_file_that_it_overrides() {
+        let told = |flags: &[&str]| {
+            let error = Failure::Usage("/max_running is 0; /observers/3/kind is missing".to_owned());
+            in_flags_or_file(error.into(), flags, Path::new("b.json")).to_string()
+        };
+        let file = "b.json: observers.3.kind is missing";
+        assert_eq!(told(&["max_running"]), format!("--max-running is 0; {file}"));
+        assert_eq!(told(&["name"]), format!("b.json: max_running is 0; {file}"));
+    }
 
     #[test]
     fn members_are_named_by_their_place() {
@@ -48,5 +76,9 @@ mod tests {
         assert_eq!(told, "--expires-in is 5");
         assert_eq!(path_of("/"), None);
         assert_eq!(path_of("and/or"), None);
+        let told = in_place(Failure::Usage("/name name `a b` is not valid".to_owned()).into(), |word| {
+            path_of(word).map(|_| "NAME".to_owned())
+        });
+        assert_eq!(told.to_string(), "NAME `a b` is not valid");
     }
 }

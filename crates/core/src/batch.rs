@@ -16,6 +16,7 @@ use crate::id::{BatchId, LimitKey, Name, Namespace};
 use crate::record::events::EventKind;
 use crate::record::status::Status;
 use crate::wire::batch::BatchCompleted;
+use crate::wording::counted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -197,10 +198,7 @@ impl Batch {
     /// The event of the change from `before`, with its text.
     #[must_use]
     pub fn event(&self, before: Option<&Self>) -> Option<(EventKind, String)> {
-        let members = match self.total {
-            1 => "1 observer".to_owned(),
-            total => format!("{total} observers"),
-        };
+        let members = counted(self.total, "observer");
         let was = before.map(|it| it.state);
         if was == Some(self.state) {
             return None;

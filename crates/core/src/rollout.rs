@@ -16,6 +16,7 @@ pub use step::{Checks, MemberStep, Seen, Step, step};
 use crate::clock::{Timestamp, friendly};
 use crate::id::{Name, RolloutId};
 use crate::record::events::EventKind;
+use crate::wording::counted;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -177,10 +178,7 @@ impl Rollout {
     /// The event of the change from `before`, with its text.
     #[must_use]
     pub fn event(&self, before: Option<&Self>) -> Option<(EventKind, String)> {
-        let members = match self.total() {
-            1 => "1 observer".to_owned(),
-            total => format!("{total} observers"),
-        };
+        let members = counted(self.total(), "observer");
         let Some(before) = before else {
             return Some((EventKind::RolloutStarted, format!("rollout {} of {members}", self.name)));
         };

@@ -2,7 +2,6 @@
 
 use super::moment::later;
 use super::{Labels, duration, label};
-use crate::spelling::nearest;
 use clap::Args;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::observer::labels::Selector;
@@ -10,6 +9,7 @@ use everwatch_core::observer::windows::{Days, Opening};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
+use everwatch_core::spelling::nearest;
 use std::path::PathBuf;
 use std::time::Duration;
 

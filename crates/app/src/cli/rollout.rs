@@ -40,11 +40,17 @@ pub(crate) enum Rollout {
     Resume {
         /// Name (the newest of that name) or id
         name: String,
+        /// Show the progress until the rollout is over or paused; exit 1 unless it has reached its end
+        #[arg(long)]
+        wait: bool,
     },
     /// Restore the former definitions of all observers that a rollout has changed
     Revert {
         /// Name (the newest of that name) or id
         name: String,
+        /// Show the progress until the rollout is over or paused; exit 1 unless it has reached its end
+        #[arg(long)]
+        wait: bool,
     },
     /// Cancel a rollout: the observers that it has changed stay changed
     Cancel {
@@ -89,11 +95,18 @@ pub(crate) struct Start {
     /// What to do when an observer fails
     #[arg(long, default_value = "pause", value_parser = ["pause", "revert"])]
     pub(crate) on_failure: String,
+    /// Show which observers the rollout would change, after the manager has checked the request, and start nothing
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) dry_run: bool,
+    /// Show the progress until the rollout is over or paused; exit 1 unless all observers are changed
+    #[arg(long)]
+    pub(crate) wait: bool,
 }
 
 impl Start {
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch rollout start faster -l team=prices --set spec.every=5s --max-parallel 5
   everwatch rollout start --kind exec --patch @patch.json --healthy-for 1m --on-failure revert
-  everwatch rollout start -l app=feed --set labels.wave=2 --set retry.attempts=null";
+  everwatch rollout start -l app=feed --set labels.wave=2 --set retry.attempts=null
+  everwatch rollout start -l team=prices --set spec.every=5s --dry-run";
 }

@@ -1,6 +1,6 @@
 //! `everwatch login|logout|whoami|token|role|audit|context …`
 
-use super::operations::list;
+use super::operations::{list, number_of_listed};
 use super::unknown::hinted;
 use crate::cli::{AccessRole as Role, Audit, Context, Login, Token};
 use crate::client::{Client, Failure};
@@ -8,11 +8,11 @@ use crate::contexts::{Contexts, Known};
 use crate::item::Item;
 use crate::output::{self, AUDIT, Output, ROLES, TOKENS, note, print, yaml};
 use crate::refusals::{as_flags, in_file};
-use crate::spelling::advice;
 use crate::wording::first_line;
 use anyhow::Context as _;
 use everwatch_api as api;
-use everwatch_core::plural::counted;
+use everwatch_core::spelling::advice;
+use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Read as _};
@@ -110,7 +110,16 @@ pub(super) fn document(file: &Path) -> anyhow::Result<Value> {
 pub(crate) async fn audit(server: &str, verb: Audit) -> anyhow::Result<()> {
     let Audit::List { principal, limit, watched } = verb;
     let principal = principal.map(|name| format!("&principal={}", Client::part(&name))).unwrap_or_default();
-    list(&Client::new(server)?, &format!("/v1/audit?limit={limit}{principal}"), &AUDIT, &watched).await
+    let client = &Client::new(server)?;
+    let path = format!("/v1/audit?limit={limit}{principal}");
+    if number_of_listed(client, &path, &AUDIT, &watched).await? == 0
+        && client.read::<api::Whoami>("/v1/whoami").await.is_ok_and(|who| !who.authentication)
+    {
+        note(
+            "the audit log begins when requests need a token: `everwatch token create` creates the first one",
+        );
+    }
+    Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]

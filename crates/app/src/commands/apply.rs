@@ -94,11 +94,14 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
         return Err(Failure::Usage(text).into());
     }
     let manifests = read(&asked.files)?;
-    if asked.prune && manifests.is_empty() {
-        let text = "the files define no observer, and --prune would delete all that have these labels; to delete them, use \
-                    `everwatch observer delete` with --label"
-            .to_owned();
-        return Err(Failure::Usage(text).into());
+    if manifests.is_empty() {
+        let files = asked.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
+        let cure = if asked.prune {
+            ", and --prune would delete all that have these labels; to delete them, use `everwatch observer delete` with --label"
+        } else {
+            ""
+        };
+        return Err(Failure::Usage(format!("{files}: no observer is defined{cure}")).into());
     }
     if asked.prune {
         check_labels(&manifests, &labels)?;

@@ -6,12 +6,12 @@ use crate::cli::{Batch, CreateBatch, OutputArgs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, print};
-use crate::refusals::in_file;
+use crate::refusals::in_flags_or_file;
 use everwatch_api::{self as api, BatchMember, Listed};
 use everwatch_core::batch::BatchState;
 use everwatch_core::clock::{self, show};
-use everwatch_core::plural::counted;
 use everwatch_core::record::status::Status;
+use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -77,14 +77,17 @@ async fn create(client: &Client, asked: CreateBatch) -> anyhow::Result<()> {
         let file = asked.file.display();
         return Err(Failure::Usage(format!("{file}: write an object with the member \"observers\"")).into());
     };
+    let mut flags = Vec::new();
     if let Some(name) = asked.name {
         members.insert("name".to_owned(), json!(name));
+        flags.push("name");
     }
     if let Some(max) = asked.max_running {
         members.insert("max_running".to_owned(), json!(max));
+        flags.push("max_running");
     }
     let sent = client.create::<api::Batch>("/v1/batches", asked.key.as_deref(), &body).await;
-    let mut it = sent.map_err(|error| in_file(error, &asked.file))?;
+    let mut it = sent.map_err(|error| in_flags_or_file(error, &flags, &asked.file))?;
     print(&told(&it));
     let path = path(&it.id.to_string());
     let mut shown = told(&it);

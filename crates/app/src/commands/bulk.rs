@@ -7,7 +7,7 @@ use crate::cli::Selection;
 use crate::client::{Client, Failure};
 use crate::output::{note, print};
 use everwatch_api::{Listed, Observer, Outcome, Outcomes};
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 use reqwest::Method;
 use std::io::{IsTerminal as _, Write as _};
 

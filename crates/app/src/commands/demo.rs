@@ -1,21 +1,18 @@
 //! `everwatch dev --demo`: creates observers of several kinds, kills services repeatedly, and prints where their observers moved.
 //! `everwatch demo` prints commands to try meanwhile.
 
+use super::kills;
 use crate::client::{Client, Failure};
 use crate::output::{note, print};
-use everwatch_api::{Incident, Listed, Service, Timeline};
-use everwatch_core::clock::{self, Timestamp};
-use everwatch_core::plural::counted;
+use everwatch_api::{Listed, Service};
+use everwatch_core::clock;
+use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// The observers: a list in YAML.
 const OBSERVERS: &str = include_str!("../../templates/demo.yaml");
-/// How long the demo waits for the observers of a killed service to start elsewhere.
-const MOVES_WITHIN: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The shortest interval between two kills.
 pub(super) const EVERY_MIN: Duration = Duration::from_secs(1);
 
@@ -76,47 +73,8 @@ async fn kill(client: &Client) -> anyhow::Result<String> {
     let Some(service) = services.items.into_iter().max_by_key(|it| it.held).filter(|it| it.held > 0) else {
         return Ok("no service holds an observer, so none was killed".to_owned());
     };
-    let at = clock::now();
-    client.order(Method::POST, &format!("/dev/chaos/{}/kill", Client::part(&service.name)), None).await?;
-    let incident = until_moved(client, &service, at).await?;
-    Ok(told(&service, at, incident.as_ref()))
-}
-
-/// Waits until all observers of the killed service run again, at most [`MOVES_WITHIN`]; returns the incident of the kill.
-async fn until_moved(client: &Client, service: &Service, at: Timestamp) -> anyhow::Result<Option<Incident>> {
-    let deadline = Instant::now() + MOVES_WITHIN;
-    let since = at.minus(Duration::from_secs(10));
-    let path = format!("/v1/timeline?since={since}&service={}", Client::part(&service.name));
-    loop {
-        let timeline: Timeline = client.read(&path).await?;
-        let of = |it: &Incident| it.from == service.name && it.until.is_none_or(|until| until >= at);
-        let incident = timeline.incidents.into_iter().rfind(of);
-        let is_over = |it: &Incident| it.until.is_some() && it.moved >= u64::from(service.held);
-        if incident.as_ref().is_some_and(is_over) || Instant::now() >= deadline {
-            return Ok(incident);
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-/// The sentence about a kill. Its time is counted from the kill; managers, which do not see the kill, count from the last sign of life
-/// before it.
-fn told(service: &Service, at: Timestamp, incident: Option<&Incident>) -> String {
-    let Service { name, held, .. } = service;
-    let Some((it, until)) = incident.and_then(|it| Some((it, it.until?))) else {
-        let time = MOVES_WITHIN.as_secs();
-        return format!(
-            "killed {name}: {time} s later, not all of its {} run again; see `everwatch status`",
-            counted(*held, "observer")
-        );
-    };
-    let to = it.to.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
-    let took = until.since(at).as_millis();
-    let moved = it.moved;
-    format!(
-        "killed {name}: {moved} of its {} moved to {to}, the last one {took} ms after the kill",
-        counted(*held, "observer")
-    )
+    let killed = kills::kill(client, &service.name).await?;
+    Ok(format!("killed {}{}", service.name, killed.until_moved(client).await))
 }
 
 /// Commands to try while the demo runs.

@@ -5,7 +5,7 @@ use crate::client::Failure;
 use crate::output::print;
 use everwatch::Service;
 use everwatch::dev::{DevError, Options};
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use crate::item::Item;
 use crate::output::{self, Output, TerminalStyle, print};
 use everwatch_api::{Finding, Listed};
 use everwatch_core::doctor::Severity;
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 
 /// # Errors
 /// If there are warnings or critical findings: the exit code tells which.

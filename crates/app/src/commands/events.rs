@@ -9,7 +9,7 @@ use crate::output::{self, EVENTS, Lines, Output, Root, TerminalStyle, note, prin
 use crate::requests::{path as observer_path, service_path};
 use everwatch_api::{Event, Listed, Observer, Service};
 use everwatch_core::clock::{self, Timestamp};
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 use futures::{StreamExt as _, TryStreamExt as _};
 use std::collections::HashSet;
 
@@ -106,7 +106,7 @@ async fn read<'a>(
     let pages: Vec<_> = futures::stream::iter(ids).map(one).buffered(AT_ONCE).try_collect().await?;
     let total = pages.iter().map(|page| page.total).sum();
     let mut all: Vec<_> = pages.into_iter().flat_map(|page| page.items).collect();
-    all.sort_by_key(|event| event.id);
+    all.sort_by_key(|event| (event.at, event.id));
     let items = all.split_off(all.len().saturating_sub(limit as usize));
     Ok((Listed { items, next_cursor: None, total }, follower))
 }

@@ -5,8 +5,8 @@ use crate::cli::Kind;
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, KINDS, print};
-use crate::spelling::advice;
 use everwatch_api::{self as api, Listed};
+use everwatch_core::spelling::advice;
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Kind) -> anyhow::Result<()> {

@@ -3,8 +3,8 @@
 
 use anyhow::Context as _;
 use everwatch::dev::Settings;
-use everwatch_core::plural::counted;
 use everwatch_core::redact::redacted;
+use everwatch_core::wording::counted;
 use everwatch_manager::{Restored, restored};
 
 /// # Errors

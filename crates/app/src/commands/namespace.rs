@@ -9,7 +9,7 @@ use crate::item::Item;
 use crate::output::{self, NAMESPACES, print};
 use crate::refusals::in_file;
 use everwatch_api as api;
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::json;
 

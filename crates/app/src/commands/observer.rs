@@ -1,7 +1,7 @@
 //! `everwatch observer …`
 
 use super::answers::Action;
-use super::unknown::{self, Named, hinted};
+use super::unknown::{self, Named, explained, hinted};
 use super::waiting::{FormerRun, Goal};
 use super::{acting, apply, edit, events, fan_out, get, logs, versions, waiting, watch};
 use crate::cli::{Create, ListArgs, Names, Observer, Watched};
@@ -129,7 +129,11 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
         body.insert("labels".to_owned(), Value::Object(labels.collect()));
     }
     let name = body.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let [kind, pool] =
+        ["kind", "pool"].map(|member| body.get(member).and_then(Value::as_str).map(str::to_owned));
     let sent = client.send::<api::Observer>(Method::POST, "/v1/observers", Some(&Value::Object(body))).await;
+    let named = Named { kind: kind.as_deref(), pool: pool.as_deref(), service: None };
+    let sent = explained(client, named, sent).await;
     let made = sent.map_err(|error| with_cure(in_place(error, |it| flag_of(it, &json_flags)), &name))?;
     let Some(timeout) = asked.wait else {
         print(&Action::Create.told_alone(&made));
@@ -190,6 +194,7 @@ async fn list(client: &Client, which: &ListArgs, watched: &Watched) -> anyhow::R
     let most = which.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let load = async |room: usize| all(client, &query, most.min(room)).await;
     if watched.watch {
+        unknown::warn(client, Named::of(&which.filter)).await;
         return watch::run(client, (&OBSERVERS, Root::List), &watched.shown, load).await;
     }
     let found = load(usize::MAX).await?;

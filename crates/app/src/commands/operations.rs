@@ -8,7 +8,7 @@ use crate::item::Item;
 use crate::output::{self, PARKED, POOLS, Root, TerminalStyle, View, print};
 use everwatch_api::{self as api, Listed};
 use everwatch_core::clock;
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

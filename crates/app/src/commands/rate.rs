@@ -8,7 +8,7 @@ use crate::item::Item;
 use crate::output::{self, RATES, print};
 use crate::refusals::as_flags;
 use everwatch_api as api;
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 use reqwest::Method;
 
 #[tokio::main(flavor = "current_thread")]

@@ -10,13 +10,16 @@ use crate::output::{self, MEMBERS, ROLLOUTS, TerminalStyle, print};
 use crate::wording::text_in_place;
 use everwatch_api::{self as api, Listed, RolloutMember};
 use everwatch_core::clock;
-use everwatch_core::plural::counted;
-use everwatch_core::rollout::MemberState;
+use everwatch_core::rollout::{MemberState, RolloutState};
+use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// How many members a description shows.
 const TOLD: usize = 15;
+/// The interval between two looks at the progress.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The most members of one page.
 const PAGE: usize = 1000;
 /// The list of rollouts, as long as managers make it.
@@ -33,10 +36,16 @@ pub(crate) async fn run(server: &str, verb: Rollout) -> anyhow::Result<()> {
             let found = members(client, &name, &state, usize::MAX);
             output::show(&MEMBERS, &hinted(client, (ROLLOUTS_OF_ALL, &name), found).await?, &shown)
         }
-        Rollout::Pause { name } => order(client, &name, "pause").await,
-        Rollout::Resume { name } => order(client, &name, "resume").await,
-        Rollout::Revert { name } => order(client, &name, "revert").await,
-        Rollout::Cancel { name } => order(client, &name, "cancel").await,
+        Rollout::Pause { name } => order(client, &name, "pause").await.map(drop),
+        Rollout::Resume { name, wait } => {
+            let it = order(client, &name, "resume").await?;
+            if wait { until_over(client, it, RolloutState::Completed).await } else { Ok(()) }
+        }
+        Rollout::Revert { name, wait } => {
+            let it = order(client, &name, "revert").await?;
+            if wait { until_over(client, it, RolloutState::Reverted).await } else { Ok(()) }
+        }
+        Rollout::Cancel { name } => order(client, &name, "cancel").await.map(drop),
     }
 }
 
@@ -45,18 +54,53 @@ fn path(name: &str) -> String {
 }
 
 fn told(it: &api::Rollout) -> String {
-    let over = it.members - it.counts.get(&MemberState::Pending).copied().unwrap_or(0);
+    use MemberState::{Changed, Done, Failed, Reverted, Reverting, Skipped};
+    let count = |state| it.counts.get(&state).copied().unwrap_or(0);
     let (name, state, members) = (&it.name, it.state, counted(it.members, "observer"));
+    let others = [Skipped, Failed, Reverting, Reverted].map(|state| (count(state), state));
+    let others = others.iter().filter(|(count, _)| *count > 0);
+    let others: String = others.map(|(count, state)| format!(", {count} {}", state.as_str())).collect();
     let reason = if it.reason.is_empty() { String::new() } else { format!("; {}", it.reason) };
-    format!("rollout {name} is {state}: {over} of {members} changed{reason}")
+    format!(
+        "rollout {name} is {state}: {} of {members} changed{others}{reason}",
+        count(Changed) + count(Done)
+    )
 }
 
-async fn order(client: &Client, name: &str, verb: &str) -> anyhow::Result<()> {
+async fn order(client: &Client, name: &str, verb: &str) -> anyhow::Result<api::Rollout> {
     let path = format!("{}/{verb}", path(name));
     let it: api::Rollout =
         hinted(client, (ROLLOUTS_OF_ALL, name), client.send(Method::POST, &path, None)).await?;
     print(&told(&it));
-    Ok(())
+    Ok(it)
+}
+
+/// Prints the progress until managers take no further step.
+async fn until_over(client: &Client, mut it: api::Rollout, goal: RolloutState) -> anyhow::Result<()> {
+    let path = path(&it.id.to_string());
+    let mut shown = told(&it);
+    while !it.state.is_over() && it.state != RolloutState::Paused {
+        tokio::time::sleep(LOOK_EVERY).await;
+        it = client.read(&path).await?;
+        let now = told(&it);
+        if now != shown {
+            print(&now);
+            shown = now;
+        }
+    }
+    let failed = it.counts.get(&MemberState::Failed).copied().unwrap_or(0);
+    if it.state == goal && failed == 0 {
+        return Ok(());
+    }
+    let cure = if it.state == RolloutState::Paused {
+        format!(
+            ": correct the cause, then `everwatch rollout resume {0}` or `everwatch rollout revert {0}`",
+            it.name
+        )
+    } else {
+        String::new()
+    };
+    Err(Failure::Failed(format!("rollout {} is {}{cure}", it.name, it.state)).into())
 }
 
 async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
@@ -85,12 +129,17 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
     if let (Some(members), Some(name)) = (body.as_object_mut(), asked.name) {
         members.insert("name".to_owned(), json!(name));
     }
-    let started = client.send(Method::POST, "/v1/rollouts", Some(&body)).await;
+    let path = if asked.dry_run { "/v1/rollouts?dry_run=true" } else { "/v1/rollouts" };
+    let started = client.send(Method::POST, path, Some(&body)).await;
     let (kind, pool) = (body["selector"]["kind"].as_str(), body["selector"]["pool"].as_str());
     let started = explained(client, Named { kind, pool, service: None }, started).await;
     let it: api::Rollout = started.map_err(|error| in_flags(error, &given))?;
+    if asked.dry_run {
+        print(&format!("the rollout would change {}; nothing is started", counted(it.members, "observer")));
+        return Ok(());
+    }
     print(&told(&it));
-    Ok(())
+    if asked.wait { until_over(client, it, RolloutState::Completed).await } else { Ok(()) }
 }
 
 /// The flags that give the patch.

@@ -1,17 +1,17 @@
-//! `everwatch service …`, `everwatch rebalance …` and `everwatch chaos …`
+//! `everwatch service …` and `everwatch rebalance …`
 
 use super::answers::Order;
 use super::unknown::{self, Named, explained, hinted};
 use super::{fan_out, get, operations};
-use crate::cli::{Balance, Chaos, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
+use crate::cli::{Balance, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, Change, Output, REBALANCE, SERVICES, TerminalStyle, print, print_paragraphs};
-use crate::refusals::as_flags;
+use crate::refusals::in_place;
 use crate::requests::{described_service, service_path as path};
 use everwatch_api as api;
 use everwatch_core::clock;
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
@@ -51,7 +51,9 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
             };
             let (path, body) = (path(&name), json!({ "capacity": capacity }));
             let sent = client.send(Method::PATCH, &path, Some(&body));
-            let it = hinted(&client, (unknown::SERVICES, &name), sent).await.map_err(as_flags)?;
+            let it = hinted(&client, (unknown::SERVICES, &name), sent)
+                .await
+                .map_err(|error| in_place(error, |word| (word == "/capacity").then(|| "SLOTS".to_owned())))?;
             print(&Order::Capacity.told(&it));
             Ok(())
         }
@@ -177,29 +179,4 @@ fn changes(plan: &api::Rebalance) -> anyhow::Result<Vec<Item<Change>>> {
     let pools = plan.pools.iter();
     let all = pools.flat_map(|pool| pool.services.iter().map(|service| (pool.pool.clone(), service.clone())));
     all.map(|(pool, service)| Item::new(Change { pool, service })).collect()
-}
-
-#[tokio::main(flavor = "current_thread")]
-pub(crate) async fn chaos(server: &str, verb: Chaos) -> anyhow::Result<()> {
-    let (verb, service, then) = match verb {
-        Chaos::Kill { service } => {
-            ("kill", service, "is killed; it starts again in a few seconds as a new incarnation")
-        }
-        Chaos::Freeze { service } => (
-            "freeze",
-            service,
-            "is frozen; after two heartbeats of silence, its observers run on other services",
-        ),
-        Chaos::Thaw { service } => (
-            "thaw",
-            service,
-            "is thawed; it stops the runs that it no longer holds and registers again as a new incarnation",
-        ),
-    };
-    let path = format!("/dev/chaos/{}/{verb}", Client::part(&service));
-    let client = &Client::new(server)?;
-    let ordered = client.order(Method::POST, &path, None);
-    hinted(client, (unknown::SERVICES, &service), ordered).await?;
-    print(&format!("service {service} {then}"));
-    Ok(())
 }

@@ -3,9 +3,10 @@
 
 use crate::cli::Filter;
 use crate::client::{Client, Failure};
+use crate::output::note;
 use crate::requests::service_path;
-use crate::spelling::{advice, nearest};
 use everwatch_api::{Listed, Observer, Pool, Service};
+use everwatch_core::spelling::{advice, nearest};
 use serde::Deserialize;
 
 /// The parts of a filter that name something.
@@ -56,6 +57,13 @@ pub(super) async fn hinted<T>(
         Some(near) => failure.replaced(format!("{text}; did you mean `{near}`?")).into(),
         None => failure.into(),
     })
+}
+
+/// As [`check`], as a note: what a watch names may be created later.
+pub(super) async fn warn(client: &Client, named: Named<'_>) {
+    if let Err(unknown) = check(client, named).await {
+        note(&unknown.to_string());
+    }
 }
 
 /// If the manager refuses a request that has names, and one of them does not exist, that is the error.

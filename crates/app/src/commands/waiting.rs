@@ -22,7 +22,6 @@ const STAYS: Duration = Duration::from_millis(400);
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Goal<'a> {
-    /// The manager knows whether the word is a status.
     Status(&'a str),
     Health(Health),
     /// A run that is none of these, or the end of its work. A failure for good ends the wait.
@@ -50,7 +49,10 @@ impl FormerRun {
 impl<'a> Goal<'a> {
     fn parse(text: &'a str) -> Result<Self, Failure> {
         match text.split_once('=') {
-            Some(("status", status)) => Ok(Self::Status(status)),
+            Some(("status", status)) => match status.parse::<Status>() {
+                Ok(_) => Ok(Self::Status(status)),
+                Err(error) => Err(Failure::Usage(format!("--for status=`{status}`: {error}"))),
+            },
             Some(("health", health)) => health
                 .parse()
                 .map(Self::Health)
@@ -151,12 +153,13 @@ pub(super) async fn until(
         }
         if begun.elapsed() >= timeout {
             let (name, now, waited) = (&it.name, current(&it), clock::show(timeout));
-            let text = format!("{name} is {now} after {waited}, not {}: {}", goal.word(), it.reason);
+            let text = format!("{name} is {now} after {waited}, not {}: {}", goal.word(), why(&it));
             return Err(Failure::TimedOut(text.trim_end_matches([':', ' ']).to_owned()).into());
         }
-        if last != it.reason && !it.reason.is_empty() {
-            note(&format!("{} is {}: {}", it.name, current(&it), it.reason));
-            last = it.reason;
+        let why = why(&it);
+        if last != why && !why.is_empty() {
+            note(&format!("{} is {}: {why}", it.name, current(&it)));
+            last = why;
         }
         if goal.status().is_none() {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -175,6 +178,14 @@ fn stays(goal: Goal<'_>, run: (u64, u32), since: &mut Option<((u64, u32), Instan
             *since = Some((run, Instant::now()));
             false
         }
+    }
+}
+
+/// The reason for its status; an error whose next attempt is due rather than the time of that attempt, which changes.
+fn why(it: &api::Observer) -> String {
+    match &it.last_error {
+        Some(error) if it.health == Some(Health::Restarting) => error.clone(),
+        _ => it.reason.clone(),
     }
 }
 

@@ -60,13 +60,13 @@ pub(crate) async fn read<'a>(
     Ok((history, follower))
 }
 
-/// The newest events, the oldest first, and how many the manager has.
+/// The newest events that managers recorded, the oldest first, and how many there are.
 ///
 /// # Errors
 /// As [`Client::read`].
 pub(crate) async fn history(client: &Client, query: &EventQuery) -> anyhow::Result<Listed<Item<Event>>> {
     let mut history = client.read::<Listed<Item<Event>>>(&query.past()).await?;
-    history.items.reverse();
+    history.items.sort_by_key(|event| (event.at, event.id));
     Ok(history)
 }
 

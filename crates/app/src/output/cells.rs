@@ -44,6 +44,26 @@ pub(crate) fn second(then: Timestamp) -> String {
     whole.split_once('.').map_or_else(|| whole.clone(), |(secs, _)| format!("{secs}Z"))
 }
 
+/// A text whose moments are to the second.
+pub(super) fn without_millis(text: &str) -> String {
+    let is_millis = |it: &str| {
+        it.len() >= 4 && it.as_bytes()[3] == b'Z' && it.bytes().take(3).all(|it| it.is_ascii_digit())
+    };
+    let mut parts = text.split('.');
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_of_moment =
+            is_millis(part) && kept.get(kept.len().saturating_sub(3)..).is_some_and(|it| it.starts_with(':'));
+        if is_of_moment {
+            kept.push_str(&part[3..]);
+        } else {
+            kept.push('.');
+            kept.push_str(part);
+        }
+    }
+    kept
+}
+
 /// The value as text, or a dash if there is none.
 pub(super) fn or_dash(it: Option<impl ToString>) -> String {
     it.map(|it| it.to_string()).filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
@@ -99,7 +119,7 @@ pub(super) fn observers(event: &Event) -> Option<String> {
 
 /// Why it happened, how the move went, and who asked.
 pub(super) fn cause(event: &Event) -> String {
-    let text = Some(event.text.clone()).filter(|text| !text.is_empty());
+    let text = Some(without_millis(&event.text)).filter(|text| !text.is_empty());
     let gap = event.gap_ms.map(|ms| format!("gap {}", gap(ms, event.gap_is_bound)));
     let overlap = event.overlap_ms.filter(|ms| *ms > 0).map(|ms| format!("overlap {}", millis(ms)));
     let by = event.by.as_ref().and_then(|by| by.who.as_ref()).map(|who| format!("by {who}"));
@@ -131,6 +151,18 @@ mod tests {
         let noon = 1_800_014_400_123;
         assert_eq!(time_of_day(Timestamp(noon - 3_600_000), Timestamp(noon)), "11:00:00");
         assert_eq!(time_of_day(Timestamp(noon - 46_800_000), Timestamp(noon)), "01-14 23:00");
+    }
+
+    #[test]
+    fn moments_in_a_text_are_to_the_second() {
+        for (text, shown) in [
+            ("starts at 2026-11-28T10:03:00.000Z", "starts at 2026-11-28T10:03:00Z"),
+            ("at 10:03:00.5Z, 1.234Z. 01:02:03.456Z.", "at 10:03:00.5Z, 1.234Z. 01:02:03Z."),
+            ("é.123Z", "é.123Z"),
+            ("", ""),
+        ] {
+            assert_eq!(without_millis(text), shown);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub(crate) use kind::kind;
 pub(crate) use pool::pool;
 pub(crate) use rollout::rollout;
 
-use super::cells::{bytes, epoch, gap, labels, line, millis, or_dash, second};
+use super::cells::{bytes, epoch, gap, labels, line, millis, or_dash, second, without_millis};
 use super::views::note;
 use super::{Column, EVENTS, Lines, OutputArgs, TerminalStyle, View, age, yaml};
 use crate::item::Item;
@@ -19,8 +19,8 @@ use everwatch_api::{Event, Execution, Listed, Observer, Run, ScheduleTimes, Serv
 use everwatch_core::clock::{Timestamp, show};
 use everwatch_core::observer::definition::{OnFull, Overlap};
 use everwatch_core::observer::retry::Retry;
-use everwatch_core::plural::counted;
 use everwatch_core::record::health::Health;
+use everwatch_core::wording::counted;
 
 /// Everything about an observer: itself, its runs and its events, newest first.
 pub(crate) fn observer(
@@ -46,7 +46,7 @@ pub(crate) fn observer(
         ("Name", it.name.clone()),
         ("Id", it.id.to_string()),
         ("Kind", it.kind.clone()),
-        ("Status", because(it.status.as_str(), &it.reason)),
+        ("Status", because(it.status.as_str(), &without_millis(&it.reason))),
         ("Health", health(it)),
         ("Wanted", it.desired.as_str().to_owned()),
         ("Pool", it.pool.clone()),
@@ -140,7 +140,7 @@ const RUNS: View<Run> = View {
         Column::<Run>::new("SERVICE", |it, _| {
             it.service.as_ref().map_or_else(String::new, |it| it.name.clone())
         })
-        .least(8),
+        .least_of_name(8),
         Column::<Run>::new("STARTED", |it, _| second(it.started_at)),
         Column::<Run>::new("LASTED", |it, now| age(it.ended_at.unwrap_or(now).since(it.started_at))).right(),
         Column::<Run>::new("STARTS", |it, _| it.attempts.to_string()).right(),
@@ -155,12 +155,12 @@ const HELD: View<Observer> = View {
     name: |it| it.name.clone(),
     key: |it| it.id.to_string(),
     columns: &[
-        Column::<Observer>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Observer>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least(8),
         Column::<Observer>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
         Column::<Observer>::new("HEALTH", |it, _| it.health.map_or("", |it| it.as_str()).to_owned()).toned(),
         Column::<Observer>::new("RESTARTS", |it, _| it.restarts.to_string()).right(),
-        Column::<Observer>::new("REASON", |it, _| it.reason.clone()).least(22),
+        Column::<Observer>::new("REASON", |it, _| without_millis(&it.reason)).least(22),
     ],
 };
 

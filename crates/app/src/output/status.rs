@@ -7,8 +7,8 @@ use crate::item::Item;
 use everwatch_api::{Finding, Operation, Pool, SafeMode, Stats};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Severity;
-use everwatch_core::plural::counted;
 use everwatch_core::record::health::Health;
+use everwatch_core::wording::counted;
 use serde::Serialize;
 
 /// The state of a deployment at one moment.
@@ -156,7 +156,7 @@ const POOLS: View<Pool> = View {
     name: |it| it.name.clone(),
     key: |it| it.name.clone(),
     columns: &[
-        Column::<Pool>::new("POOL", |it, _| it.name.clone()).least(16),
+        Column::<Pool>::new("POOL", |it, _| it.name.clone()).least_of_name(16),
         Column::<Pool>::new("SERVICES", |it, _| it.services.to_string()).right(),
         Column::<Pool>::new("HELD", |it, _| it.held.to_string()).right(),
         Column::<Pool>::new("SLOTS", |it, _| it.capacity.to_string()).right(),
@@ -173,7 +173,7 @@ const OPERATIONS: View<Operation> = View {
     key: |it| it.path.clone(),
     columns: &[
         Column::<Operation>::new("TYPE", |it, _| it.kind.to_string()),
-        Column::<Operation>::new("NAME", |it, _| it.name.clone()).least(12),
+        Column::<Operation>::new("NAME", |it, _| it.name.clone()).least_of_name(12),
         Column::<Operation>::new("STATE", |it, _| it.state.clone()).toned(),
         Column::<Operation>::new("DONE", |it, _| match (it.done, it.of) {
             (Some(done), Some(of)) => format!("{done} of {of}"),

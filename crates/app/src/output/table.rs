@@ -9,13 +9,14 @@ use everwatch_core::clock::Timestamp;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 const BETWEEN: usize = 2;
+/// The width from which a shortened column still says something.
+const USEFUL: usize = 8;
 
 /// A column: its content, and how it may be shortened if the table is too wide.
 pub(crate) struct Column<T> {
     head: &'static str,
     cell: fn(&T, Timestamp) -> String,
-    /// The width to which the column may be shortened; the last such column is shortened first.
-    least: Option<usize>,
+    least: Option<Least>,
     wide: bool,
     toned: bool,
     right: bool,
@@ -39,7 +40,11 @@ impl<T> Column<T> {
         }
     }
     pub(crate) const fn least(self, width: usize) -> Self {
-        Self { least: Some(width), ..self }
+        Self { least: Some(Least { width, is_name: false }), ..self }
+    }
+    /// As [`Column::least`], for the name of an object: shortened only if leaving out other columns is not enough.
+    pub(crate) const fn least_of_name(self, width: usize) -> Self {
+        Self { least: Some(Least { width, is_name: true }), ..self }
     }
     /// Shows the column only with `-o wide`.
     pub(crate) const fn wide(self) -> Self {
@@ -60,6 +65,13 @@ impl<T> Column<T> {
     }
 }
 
+/// The width to which a column may be shortened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Least {
+    width: usize,
+    is_name: bool,
+}
+
 /// How a list of one type of object is shown.
 pub(crate) struct View<T: 'static> {
     /// The plural noun, for messages.
@@ -77,7 +89,7 @@ impl<T> View<T> {
     }
 
     /// The names of the columns that are shown without `-o wide`, and the widths to which they may be shortened.
-    pub(crate) fn heads(&self) -> impl Iterator<Item = (&'static str, Option<usize>)> {
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (&'static str, Option<Least>)> {
         self.narrow().map(|column| (column.head, column.least))
     }
 
@@ -245,7 +257,9 @@ impl<T> Lines<T> {
 
     fn row(&self, cells: &[String], row: Row) -> String {
         let (mut written, mut used) = (String::new(), 0);
-        for ((cell, width), column) in cells.iter().zip(self.fitting()).zip(&self.columns) {
+        let fitting = self.fitting();
+        let shown = cells.iter().zip(fitting).zip(&self.columns).filter(|((_, width), _)| *width > 0);
+        for ((cell, width), column) in shown {
             let gap = if used == 0 { 0 } else { BETWEEN };
             let left = self.paper.width.map_or(usize::MAX, |room| room.saturating_sub(used + gap));
             if left == 0 {
@@ -274,16 +288,24 @@ enum Row {
     Body,
 }
 
-/// Shortens columns until the table fits the room, the last one first and none below its least width. Columns without a least
-/// width keep their width.
-pub(crate) fn shrink(widths: &mut [usize], least: &[Option<usize>], room: usize) {
-    let needed = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
-    let mut surplus = needed.saturating_sub(room);
-    for (width, least) in widths.iter_mut().zip(least).rev() {
-        let give = least.map_or(0, |least| width.saturating_sub(least)).min(surplus);
-        *width -= give;
-        surplus -= give;
+/// Shortens columns until the table fits the room, the last one first: first to their least widths, then further, or to nothing
+/// if hardly anything would be left, and then names to their least widths. Columns without a least width keep their width.
+pub(crate) fn shrink(widths: &mut [usize], least: &[Option<Least>], room: usize) {
+    for (is_name, may_leave_out) in [(false, false), (false, true), (true, false)] {
+        for at in (0..widths.len()).rev() {
+            let Some(least) = least[at].filter(|least| least.is_name == is_name) else { continue };
+            let surplus = needed(widths).saturating_sub(room);
+            let least = if may_leave_out { 0 } else { least.width };
+            let left = widths[at].saturating_sub(surplus).max(least.min(widths[at]));
+            widths[at] = if surplus > 0 && left < USEFUL && may_leave_out { 0 } else { left };
+        }
     }
+}
+
+/// The width of a table whose columns of no width are left out.
+fn needed(widths: &[usize]) -> usize {
+    let shown = widths.iter().filter(|width| **width > 0);
+    shown.clone().sum::<usize>() + BETWEEN * shown.count().saturating_sub(1)
 }
 
 /// Shortens `text` to at most `width` columns, with … in place of the rest.
@@ -314,7 +336,7 @@ mod tests {
         name: |it| it.0.to_owned(),
         key: |it| it.0.to_owned(),
         columns: &[
-            Column::<Thing>::new("A", |it, _| it.0.to_owned()).least(4),
+            Column::<Thing>::new("A", |it, _| it.0.to_owned()).least_of_name(4),
             Column::<Thing>::new("N", |it, _| it.1.to_string()).right(),
             Column::<Thing>::new("WHY", |it, _| it.2.to_owned()).least(5),
         ],
@@ -345,6 +367,12 @@ mod tests {
             written(Some(25)),
             "A           N  WHY\nfirst       7  because i…\nzweiter  1234  日本語の…"
         );
+        assert_eq!(
+            written(Some(20)),
+            "A           N\nfirst       7\nzweiter  1234",
+            "what is left of WHY says nothing"
+        );
+        assert_eq!(written(Some(12)), "A          N\nfirst      7\nzweit…  1234");
         for width in 1..40 {
             let widest = written(Some(width)).lines().map(UnicodeWidthStr::width).max();
             assert!(widest <= Some(width), "{width}: {widest:?}");

@@ -2,6 +2,7 @@
 
 use super::cells::{
     bytes, cause, epoch, gap, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
+    without_millis,
 };
 use super::table::{Column, View};
 use everwatch_api::{
@@ -13,7 +14,7 @@ use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const OBSERVERS: View<Observer> = View {
     noun: "observers",
@@ -21,10 +22,11 @@ pub(crate) const OBSERVERS: View<Observer> = View {
     key: |it| it.id.to_string(),
     columns: &[
         Column::<Observer>::new("NAMESPACE", |it, _| it.namespace.clone()).varied(),
-        Column::<Observer>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Observer>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least(8),
         Column::<Observer>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
-        Column::<Observer>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name))).least(8),
+        Column::<Observer>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name)))
+            .least_of_name(8),
         Column::<Observer>::new("HEALTH", |it, _| or_dash(it.health.map(Health::as_str))).toned(),
         Column::<Observer>::new("RESTARTS", |it, _| it.restarts.to_string()).right(),
         Column::<Observer>::new("EPOCH", |it, _| epoch(it.epoch)).wide(),
@@ -44,7 +46,7 @@ pub(crate) const SERVICES: View<Service> = View {
     name: |it| it.name.clone(),
     key: |it| it.id.to_string(),
     columns: &[
-        Column::<Service>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Service>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Service>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
         Column::<Service>::new("POOL", |it, _| it.pool.clone()).least(8),
         Column::<Service>::new("HELD", |it, _| it.held.to_string()).right(),
@@ -75,7 +77,7 @@ pub(crate) const KINDS: View<Kind> = View {
     name: |it| it.name.clone(),
     key: |it| it.name.clone(),
     columns: &[
-        Column::<Kind>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Kind>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Kind>::new("SERVICES", |it, _| it.services.to_string()).right(),
         Column::<Kind>::new("POOLS", |it, _| it.pools.join(" ")).least(12),
         Column::<Kind>::new("ABOUT", |it, _| about(it)).least(20),
@@ -87,7 +89,7 @@ pub(crate) const POOLS: View<Pool> = View {
     name: |it| it.name.clone(),
     key: |it| it.name.clone(),
     columns: &[
-        Column::<Pool>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Pool>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Pool>::new("ADMISSION", |it, _| if it.paused { "paused" } else { "open" }.to_owned()),
         Column::<Pool>::new("SERVICES", |it, _| it.services.to_string()).right(),
         Column::<Pool>::new("HELD", |it, _| it.held.to_string()).right(),
@@ -111,7 +113,7 @@ pub(crate) const NAMESPACES: View<Namespace> = View {
     name: |it| it.name.clone(),
     key: |it| it.name.clone(),
     columns: &[
-        Column::<Namespace>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Namespace>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Namespace>::new("OBSERVERS", |it, _| of_quota(Some(it.observers), it.quotas.observers))
             .right(),
         Column::<Namespace>::new("RUNNING", |it, _| of_quota(it.running, it.quotas.running)).right(),
@@ -136,7 +138,7 @@ pub(crate) const LIMITS: View<Limit> = View {
     name: |it| it.key.clone(),
     key: |it| it.key.clone(),
     columns: &[
-        Column::<Limit>::new("KEY", |it, _| it.key.clone()).least(16),
+        Column::<Limit>::new("KEY", |it, _| it.key.clone()).least_of_name(16),
         Column::<Limit>::new("USED", |it, _| it.used.to_string()).right(),
         Column::<Limit>::new("MAX", |it, _| {
             if it.key.ends_with('*') { format!("{} each", it.max) } else { it.max.to_string() }
@@ -152,7 +154,7 @@ pub(crate) const RATES: View<Rate> = View {
     name: |it| it.key.clone(),
     key: |it| it.key.clone(),
     columns: &[
-        Column::<Rate>::new("KEY", |it, _| it.key.clone()).least(16),
+        Column::<Rate>::new("KEY", |it, _| it.key.clone()).least_of_name(16),
         Column::<Rate>::new("PERMITS", |it, _| it.permits.to_string()).right(),
         Column::<Rate>::new("PER", |it, _| it.per.clone()),
         Column::<Rate>::new("BURST", |it, _| it.burst.to_string()).right(),
@@ -167,7 +169,7 @@ pub(crate) const TOKENS: View<Token> = View {
     name: |it| it.name.clone(),
     key: |it| it.id.clone(),
     columns: &[
-        Column::<Token>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Token>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Token>::new("ID", |it, _| it.id.clone()).least(10),
         Column::<Token>::new("ROLE", |it, _| it.role.clone()).least(8),
         Column::<Token>::new("NAMESPACE", |it, _| or_dash(it.namespace.clone())).least(8),
@@ -193,23 +195,23 @@ pub(crate) const ROLES: View<Role> = View {
     name: |it| it.name.clone(),
     key: |it| it.name.clone(),
     columns: &[
-        Column::<Role>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Role>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Role>::new("BUILT IN", |it, _| if it.built_in { "yes" } else { "no" }.to_owned()),
         Column::<Role>::new("GRANTS", |it, _| it.grants.len().to_string()).right(),
         Column::<Role>::new("NAMESPACES", |it, _| or_dash(some_of(it, |grant| grant.namespaces.as_deref())))
             .least(8),
         Column::<Role>::new("POOLS", |it, _| or_dash(some_of(it, |grant| grant.pools.as_deref()))).least(8),
         Column::<Role>::new("KINDS", |it, _| or_dash(some_of(it, |grant| grant.kinds.as_deref()))).least(8),
-        Column::<Role>::new("VERBS", |it, _| {
-            it.grants
-                .iter()
-                .flat_map(|grant| grant.verbs.iter().map(String::as_str))
-                .collect::<Vec<_>>()
-                .join(",")
-        })
-        .least(16),
+        Column::<Role>::new("VERBS", |it, _| verbs(it).len().to_string()).right(),
+        Column::<Role>::new("VERB NAMES", |it, _| verbs(it).join(",")).least(16).wide(),
     ],
 };
+
+fn verbs(role: &Role) -> Vec<&str> {
+    let all: BTreeSet<&str> =
+        role.grants.iter().flat_map(|grant| grant.verbs.iter().map(String::as_str)).collect();
+    all.into_iter().collect()
+}
 
 /// The namespaces, pools or kinds that the grants of a role name; none if a grant is for all.
 fn some_of(role: &Role, of: impl Fn(&RoleGrant) -> Option<&[String]>) -> Option<String> {
@@ -258,7 +260,7 @@ pub(crate) const BATCHES: View<Batch> = View {
     key: |it| it.id.to_string(),
     columns: &[
         Column::<Batch>::new("NAMESPACE", |it, _| it.namespace.clone()).varied(),
-        Column::<Batch>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Batch>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Batch>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
         Column::<Batch>::new("SETTLED", |it, _| format!("{} of {}", it.settled, it.members)).right(),
         Column::<Batch>::new("COUNTS", |it, _| batch_counts(it)).least(12),
@@ -283,7 +285,7 @@ pub(crate) const BATCH_MEMBERS: View<BatchMember> = View {
     key: |it| it.id.to_string(),
     columns: &[
         Column::<BatchMember>::new("PLACE", |it, _| it.place.to_string()).right(),
-        Column::<BatchMember>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<BatchMember>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<BatchMember>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
         Column::<BatchMember>::new("RESULT", |it, _| or_dash(it.result.as_ref())).least(12),
         Column::<BatchMember>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
@@ -296,7 +298,7 @@ pub(crate) const ROLLOUTS: View<Rollout> = View {
     name: |it| it.name.clone(),
     key: |it| it.id.to_string(),
     columns: &[
-        Column::<Rollout>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<Rollout>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Rollout>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
         Column::<Rollout>::new("MEMBERS", |it, _| it.members.to_string()).right(),
         Column::<Rollout>::new("PROGRESS", |it, _| counts(it)).least(12),
@@ -312,7 +314,7 @@ pub(crate) const MEMBERS: View<RolloutMember> = View {
     name: |it| it.name.clone(),
     key: |it| it.id.to_string(),
     columns: &[
-        Column::<RolloutMember>::new("NAME", |it, _| it.name.clone()).least(16),
+        Column::<RolloutMember>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<RolloutMember>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
         Column::<RolloutMember>::new("VERSION", |it, _| it.version.to_string()).right(),
         Column::<RolloutMember>::new("CHANGED TO", |it, _| or_dash(it.changed_to)).right(),
@@ -351,8 +353,9 @@ pub(crate) const EVENTS: View<Event> = View {
         Column::<Event>::new("ID", |it, _| it.id.to_string()).right().wide(),
         Column::<Event>::new("AT", |it, _| second(it.at)),
         Column::<Event>::new("EVENT", |it, _| it.kind.as_str().to_owned()).toned(),
-        Column::<Event>::new("OBSERVER", |it, _| or_dash(observers(it))).least(10),
-        Column::<Event>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name))).least(8),
+        Column::<Event>::new("OBSERVER", |it, _| or_dash(observers(it))).least_of_name(10),
+        Column::<Event>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name)))
+            .least_of_name(8),
         Column::<Event>::new("EPOCH", |it, _| or_dash(it.epoch.map(epoch))).wide(),
         Column::<Event>::new("CAUSE", |it, _| cause(it)).least(20),
     ],
@@ -401,7 +404,7 @@ fn gap_of(it: &Incident, ms: u64) -> String {
 }
 
 const TIME: Column<Incident> = Column::<Incident>::new("AT", |it, now| time_of_day(it.since, now));
-const FROM: Column<Incident> = Column::<Incident>::new("FROM", |it, _| it.from.clone()).least(8);
+const FROM: Column<Incident> = Column::<Incident>::new("FROM", |it, _| it.from.clone()).least_of_name(8);
 const CAUSE: Column<Incident> = Column::<Incident>::new("CAUSE", |it, _| it.cause.clone());
 const MOVED: Column<Incident> = Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right();
 const WAITING: Column<Incident> = Column::<Incident>::new("WAITING", |it, _| it.waiting.to_string()).right();
@@ -432,7 +435,7 @@ pub(crate) const REBALANCE: View<Change> = View {
     key: |it| it.service.id.to_string(),
     columns: &[
         Column::<Change>::new("POOL", |it, _| it.pool.clone()).least(8),
-        Column::<Change>::new("SERVICE", |it, _| it.service.name.clone()).least(16),
+        Column::<Change>::new("SERVICE", |it, _| it.service.name.clone()).least_of_name(16),
         Column::<Change>::new("HELD", |it, _| it.service.held.to_string()).right(),
         Column::<Change>::new("TARGET", |it, _| it.service.target.to_string()).right(),
         Column::<Change>::new("CAPACITY", |it, _| it.service.capacity.to_string()).right(),
@@ -446,7 +449,7 @@ fn running_for(it: &Observer, now: Timestamp) -> Option<String> {
 
 /// The reason for its status, otherwise its own progress text.
 fn reason(it: &Observer) -> String {
-    if it.reason.is_empty() { it.progress.clone().unwrap_or_default() } else { it.reason.clone() }
+    if it.reason.is_empty() { it.progress.clone().unwrap_or_default() } else { without_millis(&it.reason) }
 }
 
 fn count(counts: &BTreeMap<String, u64>, word: &str) -> String {

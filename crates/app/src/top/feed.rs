@@ -2,8 +2,8 @@
 //! Independent of terminal, HTTP and clock.
 
 use super::target::Target;
-use crate::output::{Tone, cut, line, shrink};
-use everwatch_core::plural::counted;
+use crate::output::{Least, Tone, cut, line, shrink};
+use everwatch_core::wording::counted;
 use std::collections::VecDeque;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -65,8 +65,7 @@ pub(super) enum FeedState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FeedColumn {
     pub(super) head: &'static str,
-    /// The width to which the column may be shortened.
-    pub(super) least: Option<usize>,
+    pub(super) least: Option<Least>,
 }
 
 /// What arrives for a feed.
@@ -178,7 +177,8 @@ impl Feed {
             let least: Vec<_> = self.columns.iter().map(|(column, _)| column.least).collect();
             shrink(&mut widths, &least, self.room.0);
         }
-        let padded = cells.iter().zip(widths).map(|(cell, width)| {
+        let shown = cells.iter().zip(widths).filter(|(_, width)| *width > 0);
+        let padded = shown.map(|(cell, width)| {
             let shown = cut(cell.as_ref(), width);
             let blank = " ".repeat(width.saturating_sub(shown.width()));
             shown + &blank

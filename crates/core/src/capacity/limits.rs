@@ -19,6 +19,14 @@ pub struct Limit {
     pub enforce: bool,
 }
 
+impl Limit {
+    /// Whether it limits anything. A namespace without a quota of running observers has a limit that does not.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        !(self.key.is_of_namespace() && self.max == MAX_MAX)
+    }
+}
+
 /// The limit that applies to a key: the one of exactly this key, otherwise the one with the longest beginning.
 #[must_use]
 pub fn limit_of<'a>(key: &LimitKey, limits: impl IntoIterator<Item = &'a Limit>) -> Option<&'a Limit> {

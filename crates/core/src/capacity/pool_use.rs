@@ -2,7 +2,7 @@
 //! pool has gone.
 
 use crate::id::Pool;
-use crate::plural::counted;
+use crate::wording::counted;
 use thiserror::Error;
 
 /// What a manager knows of the use of a pool.

@@ -3,9 +3,9 @@
 use super::{Finding, FleetFacts, Severity};
 use crate::capacity::headroom::losses_survived;
 use crate::id::Pool;
-use crate::plural::counted;
 use crate::record::service::{ServiceRow, ServiceState};
 use crate::record::taking::taking;
+use crate::wording::counted;
 use std::collections::BTreeMap;
 
 pub(super) fn findings(fleet: &FleetFacts) -> Vec<Finding> {
@@ -52,7 +52,8 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
             severity: Severity::Warning,
             subject: format!("service {}", taking.registration.name),
             what: format!(
-                "if it is lost, no service runs the {} of the single pool {pool}",
+                "losing {} leaves the {} of the single pool {pool} without a service",
+                taking.registration.name,
                 counted(needed, "observer")
             ),
             why: "those observers do not run until the service comes back".to_owned(),
@@ -63,7 +64,8 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
             severity: Severity::Warning,
             subject: format!("service {}", small.registration.name),
             what: format!(
-                "if it becomes the active service of the single pool {pool}, {} of {} get no slot",
+                "as the active service of the single pool {pool}, {} has no slot for {} of {}",
+                small.registration.name,
                 missing(small),
                 counted(needed, "observer")
             ),
@@ -122,7 +124,7 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], needed: u64) -> Option<Finding
             severity: Severity::Warning,
             subject: format!("service {name}"),
             what: format!(
-                "if it is lost, {} of the {} of pool {pool} get no slot: it has {size} of {room}",
+                "losing {name} (it has {size} of {room} slots) leaves {} of the {} of pool {pool} without a slot",
                 missing(room - size),
                 counted(needed, "observer")
             ),

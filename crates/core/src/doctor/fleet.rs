@@ -273,7 +273,7 @@ fn waiting(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
                 why: "they do not run; refused observers fail after `[manager] refused_max`".to_owned(),
                 cure: format!(
                     "start a service that offers kind {kind} with `[service] pool = \"{pool}\"`, or \
-                 `everwatch observer move NAME --pool POOL`"
+                 `everwatch observer move {first} --pool POOL`"
                 ),
             })
         };

@@ -1,10 +1,10 @@
 //! Observers that fail although a service has room for them, and services that were lost and did not come back.
 
 use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
-use crate::plural::counted;
 use crate::record::health::is_crash_looping;
 use crate::record::row::Row;
 use crate::record::service::{Ended, ServiceRow};
+use crate::wording::counted;
 use std::collections::BTreeSet;
 
 /// An observer with this many restarts in a row is in a crash loop.

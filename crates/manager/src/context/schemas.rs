@@ -1,9 +1,9 @@
 //! Whether a spec is what its kind wants, by the JSON schema that the services tell of it.
 
 mod durations;
+mod wording;
 
 use crate::lock::lock;
-use everwatch_core::clock::DURATION_FORMAT;
 use everwatch_core::id::Kind;
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::observer::secret;
@@ -67,11 +67,7 @@ impl Schemas {
                         let detail = "is missing".to_owned();
                         FieldError { pointer: format!("/spec{at}/{property}"), detail }
                     }
-                    ValidationErrorKind::Format { format } => {
-                        FieldError { pointer: format!("/spec{at}"), detail: not_of_format(format) }
-                    }
-                    // Without the value: it may be a secret.
-                    _ => FieldError { pointer: format!("/spec{at}"), detail: error.masked().to_string() },
+                    _ => FieldError { pointer: format!("/spec{at}"), detail: wording::told(&error, schema) },
                 }
             })
             .collect()
@@ -120,21 +116,10 @@ fn depends_on(error: &ValidationError<'_>, secrets: &BTreeSet<String>) -> bool {
     }
 }
 
-/// Formats are asserted: a URL that is none would otherwise fail on a service, long after the create.
-fn not_of_format(format: &str) -> String {
-    match format {
-        DURATION_FORMAT => {
-            "is not a duration: write it like \"500ms\", \"30s\", \"1h 30m\" or \"30d\"".to_owned()
-        }
-        "uri" => "is not a URL: write it like \"https://example.org/path\"".to_owned(),
-        "regex" => "is not a regular expression".to_owned(),
-        other => format!("is not of the format \"{other}\""),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use everwatch_core::clock::DURATION_FORMAT;
     use serde_json::json;
 
     #[test]

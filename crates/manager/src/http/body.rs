@@ -82,12 +82,24 @@ async fn receive(request: Request, room: &Semaphore, most: usize) -> Result<Vec<
 
 /// The members of an object.
 pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
-    let wrong = |detail: String| Problem::invalid(vec![FieldError { pointer: String::new(), detail }]);
+    let wrong = |pointer: String, detail: String| Problem::invalid(vec![FieldError { pointer, detail }]);
     // serde would read an array as the members in their order.
     if !body.is_object() {
-        return Err(wrong("must be a JSON object".to_owned()));
+        return Err(wrong(String::new(), "must be a JSON object".to_owned()));
     }
-    serde_json::from_value(body).map_err(|error| wrong(error.to_string()))
+    serde_path_to_error::deserialize(body)
+        .map_err(|error| wrong(pointer(error.path()), error.inner().to_string()))
+}
+
+/// The pointer to the value at this path. An unknown member is an error of the object that has it.
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let token = |segment: &Segment| match segment {
+        Segment::Seq { index } => Some(format!("/{index}")),
+        Segment::Map { key } => Some(format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    };
+    path.iter().map_while(token).collect()
 }
 
 /// An optional body.

@@ -15,8 +15,8 @@ use everwatch_api::{Limit, LimitSettings, LimitUsers, Listed, NamedThing, Proble
 use everwatch_core::capacity::limits::{self, MAX_MAX};
 use everwatch_core::id::{LimitKey, LimitPattern};
 use everwatch_core::observer::definition::{FieldError, LIMITS_MAX, ObserverDefinition};
-use everwatch_core::plural::counted_subject;
 use everwatch_core::record::events::EventKind;
+use everwatch_core::wording::counted_subject;
 use everwatch_store::{LimitCounts, LimitDeleted, LimitUse, StoreError};
 use std::sync::Arc;
 

@@ -153,12 +153,15 @@ fn unanswered(why: Unanswered, service: &ServiceName) -> Problem {
     }
 }
 
-/// Its status as a sentence.
+/// Why it does not run, as a sentence.
 fn standing(row: &Row) -> String {
     let verdict = row.verdict();
     let reason = verdict.reason.to_string();
-    let glue = if reason.is_empty() { "" } else { ": " };
-    format!("it does not run now: {}{glue}{reason}", verdict.status)
+    if reason.is_empty() {
+        format!("the observer is {} and does not run", verdict.status)
+    } else {
+        format!("the observer does not run: {reason}")
+    }
 }
 
 fn gone(row: &Row, service: &ServiceName) -> String {

@@ -18,7 +18,7 @@ use everwatch_core::capacity::namespace::{NAMESPACES_MAX, NamespaceRow, Namespac
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{self, LimitKey};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 use everwatch_store::{NamespaceDeleted, NamespaceWritten};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, QueueKind, Session};
 use everwatch_core::capacity::pool_use::PoolUse;
 use everwatch_core::id::Pool;
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;

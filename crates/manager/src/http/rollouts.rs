@@ -12,6 +12,7 @@ use super::query::{Params, bad};
 use crate::context::Manager;
 use crate::context::records::Records;
 use crate::events::actor;
+use crate::fleet::kind_check::{self, Unfit};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -27,10 +28,12 @@ use everwatch_core::rollout::{
 };
 use everwatch_store::{Filter, ListCursor, MembersPart, RolloutCreated};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
+use uuid::Uuid;
 
 type Shared = State<Arc<Manager>>;
 
@@ -57,32 +60,36 @@ fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
 /// The rollout takes its members, at most 10,000, when it starts. Managers change the next one only if fewer than
 /// `max_parallel` are changed and not yet healthy.
 #[utoipa::path(post, path = "/v1/rollouts", tag = "rollouts", security(("token" = ["rollouts:write"])), request_body = NewRollout,
-    params(("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key returns the rollout that the first one started")),
-    responses((status = 201, body = Rollout), (status = 400, body = ProblemBody, description = "bad-header"),
+    params(("dry_run" = Option<bool>, Query, description = "true: check the request, and start nothing"),
+    ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key returns the rollout that the first one started")),
+    responses((status = 201, body = Rollout), (status = 200, body = Rollout, description = "with `dry_run`: what would start"),
+    (status = 400, body = ProblemBody, description = "bad-header, bad-query"),
     (status = 409, body = ProblemBody, description = "in-rollout, name-exists, too-many-rollouts"),
     (status = 422, body = ProblemBody, description = "idempotency-key-reused, limit-unknown, pool-not-allowed")))]
 pub(crate) async fn start(
     State(manager): Shared,
-    params: Params,
+    mut params: Params,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
+    let dry_run = params.parsed("dry_run")?.unwrap_or(false);
     params.finish()?;
     let records = &manager.records;
     let wanted: NewRollout = parsed(body.clone())?;
     let draft = checked(wanted, &body)?;
     let filter = selected(&draft.selector)?;
+    if dry_run {
+        let members = members_of(&manager, &filter, &draft.patch).await?;
+        let rollout = draft.rollout(RolloutId(Uuid::nil()), &body["selector"], records);
+        return Ok(Json(shown(with_pending(rollout, &members))).into_response());
+    }
     let (id, again) = Identities::reserve(records, &headers, (&Namespace::default(), &body)).await?.single();
     let id = RolloutId(id);
     if again && let Some(known) = records.store.rollout(&RolloutRef::Id(id)).await? {
         return Ok(created(known));
     }
-    let members = members_of(records, &filter, &draft.patch).await?;
-    let rollout = draft.rollout(id, &body["selector"], records);
-    let rollout = core::Rollout {
-        counts: [(MemberState::Pending, u32::try_from(members.len()).unwrap_or(u32::MAX))].into(),
-        ..rollout
-    };
+    let members = members_of(&manager, &filter, &draft.patch).await?;
+    let rollout = with_pending(draft.rollout(id, &body["selector"], records), &members);
     let refused = |code: Code, detail: String| Err(Problem::new(code, detail));
     match records.store.create_rollout(&rollout, &members).await? {
         RolloutCreated::Done => {
@@ -107,6 +114,11 @@ pub(crate) async fn start(
             refused(Code::TooManyRollouts, format!("{OPEN_MAX} rollouts are not over: {cure}"))
         }
     }
+}
+
+fn with_pending(rollout: core::Rollout, members: &[Member]) -> core::Rollout {
+    let pending = u32::try_from(members.len()).unwrap_or(u32::MAX);
+    core::Rollout { counts: [(MemberState::Pending, pending)].into(), ..rollout }
 }
 
 fn created(rollout: core::Rollout) -> Response {
@@ -220,10 +232,12 @@ fn selected(selector: &RolloutSelector) -> Result<Filter, Problem> {
     Ok(filter)
 }
 
-/// The members: the observers that match, in the order of their names. The patch is tried on the first one, so that a
-/// mistake in it starts nothing.
-async fn members_of(records: &Records, filter: &Filter, patch: &Value) -> Result<Vec<Member>, Problem> {
+/// The members: the observers that match, in the order of their names. The patch is tried on the first one of each kind and
+/// pool, so that a mistake in it starts nothing.
+async fn members_of(manager: &Manager, filter: &Filter, patch: &Value) -> Result<Vec<Member>, Problem> {
+    let records = &manager.records;
     let (mut members, mut after) = (Vec::new(), None::<ListCursor>);
+    let mut tried = BTreeSet::new();
     loop {
         let page = records.store.list(filter, after.as_ref(), PAGE).await?;
         if page.total > MEMBERS_MAX as u64 {
@@ -231,8 +245,8 @@ async fn members_of(records: &Records, filter: &Filter, patch: &Value) -> Result
             return Err(wrong("/selector", detail));
         }
         for row in page.rows.iter().filter(|row| row.desired != Desired::Deleted) {
-            if members.is_empty() {
-                try_patch(records, row, patch).await?;
+            if tried.insert((row.definition.kind.clone(), row.definition.pool.clone())) {
+                try_patch(manager, row, patch).await?;
             }
             let place = u32::try_from(members.len()).unwrap_or(u32::MAX);
             let (name, version) = (row.definition.name.clone(), row.revision().number);
@@ -247,23 +261,35 @@ async fn members_of(records: &Records, filter: &Filter, patch: &Value) -> Result
     Ok(members)
 }
 
-async fn try_patch(records: &Records, row: &Row, patch: &Value) -> Result<(), Problem> {
+async fn try_patch(manager: &Manager, row: &Row, patch: &Value) -> Result<(), Problem> {
+    let records = &manager.records;
     let tried = row.definition.patched(patch).and_then(|definition| {
         definition.check_limits(&row.definition).map_err(|error| vec![error])?;
         Ok(definition)
     });
-    let errors = match tried {
-        Ok(definition) => {
-            namespaces::check_pool(records, &definition, &row.definition).await?;
-            return limits::check_known(records, &definition).await;
-        }
-        Err(errors) => errors,
+    let definition = match tried {
+        Ok(definition) => definition,
+        Err(errors) => return Err(of_member(errors, row)),
     };
+    namespaces::check_pool(records, &definition, &row.definition).await?;
+    limits::check_known(records, &definition).await?;
+    match kind_check::check(manager, &definition).await? {
+        Err(Unfit::Spec(errors)) => Err(of_member(errors, row)),
+        Err(Unfit::Weight(detail)) if definition.weight != row.definition.weight => {
+            Err(of_member(vec![FieldError { pointer: "/weight".to_owned(), detail }], row))
+        }
+        // A service that offers the kind may come back before the rollout changes this member.
+        Ok(()) | Err(Unfit::Kind(_) | Unfit::Weight(_)) => Ok(()),
+    }
+}
+
+/// The refusal of a patch because of what it makes of this observer.
+fn of_member(errors: Vec<FieldError>, row: &Row) -> Problem {
     let at = |error: FieldError| FieldError {
         pointer: format!("/patch{}", error.pointer),
         detail: format!("{} (observer {})", error.detail, row.definition.name),
     };
-    Err(Problem::invalid(errors.into_iter().map(at).collect()))
+    Problem::invalid(errors.into_iter().map(at).collect())
 }
 
 async fn find(records: &Records, key: &str) -> Result<core::Rollout, Problem> {
@@ -344,7 +370,7 @@ pub(crate) async fn members(
     let total = if states.is_empty() {
         rollout.total()
     } else {
-        let states: std::collections::BTreeSet<_> = states.into_iter().collect();
+        let states: BTreeSet<_> = states.into_iter().collect();
         states.into_iter().map(|state| rollout.count(state)).sum()
     };
     let items = found.into_iter().map(RolloutMember::from).collect();

@@ -36,7 +36,10 @@ pub(crate) async fn read(
     let row = find(&manager.records, (&namespace, &key)).await?;
     let Some(schedule) = &row.definition.schedule else {
         let name = &row.definition.name;
-        return Err(Problem::new(Code::NoSchedule, format!("observer {name} has no schedule: add one")));
+        return Err(Problem::new(
+            Code::NoSchedule,
+            format!("observer {name} has no schedule: set its member `schedule`"),
+        ));
     };
     Ok(Json(ScheduleTimes {
         description: schedule.description(),

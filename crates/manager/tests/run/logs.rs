@@ -78,7 +78,7 @@ async fn the_newest_lines_are_read_and_those_after_one() {
     api.until_status("o", "Paused").await;
     let paused: Logs = api.read(PATH).await;
     assert_eq!(paused.items.len(), 3);
-    assert!(paused.reason.starts_with("it does not run now: Paused"), "{paused:?}");
+    assert!(paused.reason.starts_with("the observer is Paused"), "{paused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -149,7 +149,7 @@ async fn follow_a_move(stage: &Stage) {
     loop {
         let (word, _, text) = events.next().await.unwrap();
         if word == "end" {
-            break assert_eq!(text, "it does not run now: Deleted");
+            break assert_eq!(text, "the observer is Deleted and does not run");
         }
     }
     assert_eq!(events.next().await, None);

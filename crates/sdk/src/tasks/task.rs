@@ -349,7 +349,7 @@ fn aborted(attempt: &Attempt) -> Outcome {
 /// Writes why the code ended to the log of its observer.
 fn note_end(attempt: &Attempt, outcome: &Outcome) {
     let text = match outcome {
-        Outcome::Errored(error) => format!("start {} ended with an error: {error}", attempt.number),
+        Outcome::Errored(error) => format!("attempt {} ended with an error: {error}", attempt.number),
         Outcome::Failed(reason) => format!("gave up: {reason}"),
         Outcome::Done | Outcome::DoneWith(_) | Outcome::Aborted => return,
     };

@@ -89,12 +89,15 @@ pub async fn a_namespace_is_deleted_once_it_has_no_observers(store: &dyn Store) 
     let max =
         || async { store.limit(&LimitPattern::from(key.clone())).await.unwrap().map(|it| it.limit.max) };
     assert_eq!(max().await, Some(3));
+    assert_eq!((store.limits(None, 9).await.unwrap().len(), store.limit_count().await.unwrap()), (1, 1));
     assert_eq!(create(store, &[waiting(1, "team", "a")]).await.unwrap(), [Created::PoolNotAllowed]);
     assert_eq!(create(store, &[waiting(1, "nobody", "a")]).await.unwrap(), [Created::NamespaceMissing]);
     // A manager adopts what already runs, also into a namespace that a restored database does not know.
     all_created(store, &[of(9, "nobody", "a")]).await;
     put(store, "team", Quotas::default()).await;
     assert_eq!(max().await, Some(MAX_MAX));
+    // A namespace without a quota of running observers has no limit that anybody set.
+    assert_eq!((store.limits(None, 9).await.unwrap().len(), store.limit_count().await.unwrap()), (0, 0));
     all_created(store, &[waiting(1, "team", "a")]).await;
     assert_eq!(store.delete_namespace(&team).await.unwrap(), NamespaceDeleted::InUse(1));
     change(store, 1, |row| {

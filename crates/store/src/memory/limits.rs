@@ -85,7 +85,8 @@ impl Limits for MemoryStore {
         most: usize,
     ) -> Result<Vec<LimitCounts>, StoreError> {
         let tables = self.tables();
-        let rest = tables.limits.values().filter(|limit| after.is_none_or(|after| limit.key > *after));
+        let listed = tables.limits.values().filter(|limit| limit.is_listed());
+        let rest = listed.filter(|limit| after.is_none_or(|after| limit.key > *after));
         let shown = |limit: &Limit| {
             let (used, waiting) = tables.counts(|key| limit.key.covers(key));
             LimitCounts { limit: limit.clone(), used, waiting }
@@ -125,7 +126,7 @@ impl Limits for MemoryStore {
         Ok(numbers)
     }
     async fn limit_count(&self) -> Result<u64, StoreError> {
-        Ok(self.tables().limits.len() as u64)
+        Ok(self.tables().limits.values().filter(|limit| limit.is_listed()).count() as u64)
     }
     async fn limit(&self, key: &LimitPattern) -> Result<Option<LimitCounts>, StoreError> {
         let tables = self.tables();

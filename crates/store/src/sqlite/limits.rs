@@ -8,7 +8,7 @@ use crate::error_mapping::failure;
 use crate::limit_uses::{StoredLimit, after_key, by_pool, counts, excess, forward, limit, range, shown};
 use crate::port::{Change, LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, LimitsLookedAt, StoreError};
 use crate::unreadable::{Ledger, StoredObserver};
-use everwatch_core::capacity::limits::{Limit, limit_of};
+use everwatch_core::capacity::limits::{Limit, MAX_MAX, limit_of};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{LimitKey, LimitPattern, Pool};
 use everwatch_core::record::row::Row;
@@ -22,8 +22,12 @@ pub(super) async fn page(
     most: usize,
 ) -> Result<Vec<LimitCounts>, StoreError> {
     let mut snapshot = super::snapshot(pool).await?;
-    let read = "SELECT key, max, enforce FROM limits WHERE key > ?1 ORDER BY key LIMIT ?2";
-    let query = sqlx::query_as(read).bind(after.map_or("", LimitPattern::as_str)).bind(columns::limit(most));
+    let read = "SELECT key, max, enforce FROM limits WHERE key > ?1
+        AND NOT (key LIKE 'namespace:%' AND max = ?3) ORDER BY key LIMIT ?2";
+    let query = sqlx::query_as(read)
+        .bind(after.map_or("", LimitPattern::as_str))
+        .bind(columns::limit(most))
+        .bind(i64::from(MAX_MAX));
     let found: Vec<StoredLimit> = query.fetch_all(&mut *snapshot).await.map_err(failure)?;
     let mut page = Vec::with_capacity(found.len());
     for stored in found {
@@ -82,7 +86,12 @@ pub(super) async fn behind(pool: &SqlitePool) -> Result<BTreeMap<Pool, u64>, Sto
 }
 
 pub(super) async fn number(pool: &SqlitePool) -> Result<u64, StoreError> {
-    let number = sqlx::query_scalar("SELECT COUNT(*) FROM limits").fetch_one(pool).await.map_err(failure)?;
+    let number =
+        sqlx::query_scalar("SELECT COUNT(*) FROM limits WHERE NOT (key LIKE 'namespace:%' AND max = ?1)")
+            .bind(i64::from(MAX_MAX))
+            .fetch_one(pool)
+            .await
+            .map_err(failure)?;
     Ok(columns::number(number))
 }
 

@@ -6,7 +6,7 @@ use crate::output::cells::in_words;
 use crate::output::{SERVICES, TerminalStyle};
 use everwatch_api::{Pool, Service};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::plural::counted;
+use everwatch_core::wording::counted;
 
 /// A pool, with its living services.
 pub(crate) fn pool(it: &Pool, services: &[Item<Service>], on: (TerminalStyle, Timestamp)) -> String {

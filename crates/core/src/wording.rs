@@ -1,4 +1,4 @@
-//! Numbers of things in messages.
+//! Numbers and choices in messages.
 
 use std::fmt::Display;
 
@@ -16,9 +16,26 @@ pub fn counted_subject(number: impl Display, noun: &str, [one, many]: [&str; 2])
     format!("{subject} {verb}")
 }
 
+/// A choice: `a`, `a or b`, `a, b or c`.
+pub fn or<T: AsRef<str>>(all: &[T]) -> String {
+    let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
+    match all.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} or {last}", before.join(", ")),
+        _ => all.concat(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_choice_ends_with_or() {
+        assert_eq!(
+            [or(&["a"]), or(&["a", "b"]), or(&["a", "b", "c"]), or::<&str>(&[])],
+            ["a", "a or b", "a, b or c", ""]
+        );
+    }
 
     #[test]
     fn one_thing_has_no_plural() {

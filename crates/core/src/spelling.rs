@@ -1,7 +1,7 @@
 //! Finds the name that a misspelled one resembles.
 
 /// The most similar of the known names, if one is similar at all.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let most = 1 + name.chars().count() / 4;
     let distance = |known: &str| strsim::damerau_levenshtein(&folded, &known.to_lowercase());
@@ -10,7 +10,8 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// What to write instead of a name that is not known: the nearest one, or all of them.
-pub(crate) fn advice(name: &str, nouns: &str, known: &[&str]) -> String {
+#[must_use]
+pub fn advice(name: &str, nouns: &str, known: &[&str]) -> String {
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None if known.is_empty() => format!("there are no {nouns}"),

@@ -1,0 +1,144 @@
+//! Errors of the command line: what clap says, with the command, flag or value that the user meant.
+
+use super::Cli;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory as _, Error, FromArgMatches as _};
+use everwatch_core::spelling::nearest;
+use std::io::IsTerminal as _;
+
+/// Messages of the standard library about values, and what the user reads instead.
+const VALUES: [(&str, &str); 4] = [
+    ("invalid digit found in string", "not a whole number"),
+    ("cannot parse integer from empty string", "empty, and not a whole number"),
+    ("number too large to fit in target type", "too large"),
+    ("number too small to fit in target type", "too small"),
+];
+
+/// Reads the command line. Ends the process if it is wrong, or asks for help.
+pub(super) fn parsed() -> Cli {
+    let command = numbers_may_be_negative(Cli::command());
+    let parsed = command.clone().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|error| {
+        let error = explained(error, &command, std::env::args().nth(1).as_deref());
+        exit_with(&error)
+    })
+}
+
+/// A number below the permitted range is a wrong value, not an unknown flag.
+fn numbers_may_be_negative(command: Command) -> Command {
+    let of_flag = |arg: clap::Arg| {
+        if arg.get_action().takes_values() && !arg.is_positional() {
+            arg.allow_negative_numbers(true)
+        } else {
+            arg
+        }
+    };
+    command.mut_args(of_flag).mut_subcommands(numbers_may_be_negative)
+}
+
+fn explained(mut error: Error, command: &Command, first: Option<&str>) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            if let Some(meant) = meant(&error, command, first) {
+                error.insert(ContextKind::SuggestedSubcommand, ContextValue::String(meant));
+            }
+        }
+        ErrorKind::MissingRequiredArgument if selects(&error, command) => {
+            let advice =
+                "name observers, or select them with a filter such as -l team=prices or --pool default";
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(advice)]));
+        }
+        // The tip to write `-- -x` helps nobody: names begin with no dash.
+        ErrorKind::UnknownArgument => {
+            error.remove(ContextKind::Suggested);
+        }
+        _ => {}
+    }
+    error
+}
+
+/// The command that a wrong one resembles most. Commands of kubectl and docker begin with a verb: `everwatch list` means
+/// `everwatch observer list`.
+fn meant(error: &Error, command: &Command, first: Option<&str>) -> Option<String> {
+    let wrong = text_of(error.get(ContextKind::InvalidSubcommand)?)?;
+    if first == Some(wrong)
+        && command.find_subcommand("observer").is_some_and(|it| it.find_subcommand(wrong).is_some())
+    {
+        return Some(format!("observer {wrong}"));
+    }
+    let parent = parent(error, command);
+    let all = || parent.get_subcommands().filter(|it| !it.is_hide_set());
+    let names = all().flat_map(Command::get_name_and_visible_aliases);
+    let near = nearest(wrong, names)?;
+    all().find(|it| it.get_name_and_visible_aliases().contains(&near)).map(|it| it.get_name().to_owned())
+}
+
+/// The command that was given before the wrong part, by the usage of the error, such as `Usage: everwatch observer [OPTIONS]`.
+fn parent<'a>(error: &Error, command: &'a Command) -> &'a Command {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    // After `Usage:` and the name of the program.
+    let words = usage.split_whitespace().skip(2);
+    words
+        .map_while(|word| word.chars().next().filter(char::is_ascii_lowercase).map(|_| word))
+        .fold(command, |at, word| at.find_subcommand(word).unwrap_or(at))
+}
+
+/// Whether the command takes names or a filter of observers.
+fn selects(error: &Error, command: &Command) -> bool {
+    let parent = parent(error, command);
+    let has = |id: &str| parent.get_arguments().any(|arg| arg.get_id() == id);
+    has("names") && has("selectors")
+}
+
+fn text_of(value: &ContextValue) -> Option<&str> {
+    match value {
+        ContextValue::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn exit_with(error: &Error) -> ! {
+    let told = error.render();
+    let plain = told.to_string();
+    let Some((from, to)) = VALUES.into_iter().find(|(from, _)| plain.contains(from)) else { error.exit() };
+    let is_coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let text = if is_coloured { told.ansi().to_string() } else { plain };
+    eprint!("{}", text.replace(from, to));
+    std::process::exit(error.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(line: &str) -> String {
+        let words: Vec<&str> = line.split(' ').collect();
+        let command = numbers_may_be_negative(Cli::command());
+        let error = command.clone().try_get_matches_from(&words).unwrap_err();
+        explained(error, &command, words.get(1).copied()).to_string()
+    }
+
+    #[test]
+    fn the_nearest_command_is_named_and_no_alias() {
+        for (line, meant) in [
+            ("everwatch obsrver list", "'observer'"),
+            ("everwatch observer lst", "'list'"),
+            ("everwatch list", "'observer list'"),
+            ("everwatch servics list", "'service'"),
+        ] {
+            let told = told(line);
+            assert!(told.contains(&format!("similar subcommand exists: {meant}")), "{told}");
+        }
+        assert!(!told("everwatch xyzzyx").contains("similar"));
+    }
+
+    #[test]
+    fn wrong_values_are_not_taken_for_flags() {
+        assert!(told("everwatch observer list --limit -1").contains("-1"));
+        assert!(!told("everwatch observer list --limit -1").contains("unexpected argument"));
+        assert!(!told("everwatch rollout list --wiat").contains("-- --wiat"));
+        assert!(told("everwatch observer pause").contains("select them with a filter"));
+        assert!(!told("everwatch observer describe").contains("filter"));
+    }
+}

@@ -1,0 +1,42 @@
+//! `everwatch chaos …`
+
+use super::kills;
+use super::unknown::{self, hinted};
+use crate::cli::Chaos;
+use crate::client::Client;
+use crate::output::print;
+use reqwest::Method;
+
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn run(server: &str, verb: Chaos) -> anyhow::Result<()> {
+    let client = &Client::new(server)?;
+    let said = match &verb {
+        Chaos::Kill { service, no_wait } => {
+            let kill = kills::kill(client, service);
+            let killed = hinted(client, (unknown::SERVICES, service), kill).await?;
+            let moved = if *no_wait { String::new() } else { killed.until_moved(client).await };
+            format!(
+                "service {service} is killed{moved}; it starts again in a few seconds as a new incarnation"
+            )
+        }
+        Chaos::Freeze { service } => {
+            order(client, service, "freeze").await?;
+            format!(
+                "service {service} is frozen; after two heartbeats of silence, its observers run on other services"
+            )
+        }
+        Chaos::Thaw { service } => {
+            order(client, service, "thaw").await?;
+            format!(
+                "service {service} is thawed; it stops the runs that it no longer holds and registers again as a new incarnation"
+            )
+        }
+    };
+    print(&said);
+    Ok(())
+}
+
+async fn order(client: &Client, service: &str, verb: &str) -> anyhow::Result<()> {
+    let path = format!("/dev/chaos/{}/{verb}", Client::part(service));
+    hinted(client, (unknown::SERVICES, service), client.order(Method::POST, &path, None)).await
+}
