@@ -72,6 +72,13 @@ pub(crate) struct Least {
     is_name: bool,
 }
 
+impl From<usize> for Least {
+    /// The least width of a column of text.
+    fn from(width: usize) -> Self {
+        Self { width, is_name: false }
+    }
+}
+
 /// How a list of one type of object is shown.
 pub(crate) struct View<T: 'static> {
     /// The plural noun, for messages.
