@@ -37,11 +37,11 @@ fn help(path: &[String]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The names below `Commands:`.
+/// The names of the commands, which the help of `everwatch` has in groups.
 fn subcommands(help: &str) -> Vec<String> {
-    let lines =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names = lines.filter_map(|line| line.strip_prefix("  ").filter(|it| !it.starts_with(' ')));
+    let lines = help.lines().take_while(|line| *line != "Options:");
+    let is_name = |it: &&str| it.starts_with(|first: char| first.is_ascii_lowercase());
+    let names = lines.filter_map(|line| line.strip_prefix("  ").filter(is_name));
     let names = names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
     names.filter(|name| name != "help").collect()
 }

@@ -116,7 +116,7 @@ async fn what_is_wrong_with_a_file_is_said_and_does_not_stop_the_others() {
     refused(&["-f", at], "contains no .yaml, .yml or .json file");
     refused(&["-f", "/nowhere.yaml"], "/nowhere.yaml: No such file");
     write(&folder, "a.yaml", "name: good\nkind: ticker\n");
-    refused(&["-f", at, "--prune"], "--prune needs --label");
+    refused(&["-f", at, "--prune"], "--label <KEY=VALUE>");
     refused(&["-f", at, "--prune", "-l", "app=x"], "good lacks the label app=x");
     write(&folder, "b.yaml", "name: good\nkind: ticker\n");
     refused(&["-f", at], "also defines good");

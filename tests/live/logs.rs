@@ -207,7 +207,7 @@ async fn logs_tell_of_errors_of_ends_and_of_what_does_not_run() {
     api.create(json!({"name": "fails", "kind": "exec", "spec": spec, "retry": retry})).await;
     api.until_status("fails", "Failed").await;
     let logs: Logs = api.read("/v1/observers/fails/logs").await;
-    let ended = |start: u32| format!("start {start} ended with an error: exited with code 3");
+    let ended = |start: u32| format!("attempt {start} ended with an error: exited with code 3");
     assert_eq!(texts(&logs), ["without an end", &ended(1), "without an end", &ended(2)]);
     assert!(logs.reason.starts_with("it does not run now: Failed"), "{logs:?}");
     let (code, said) = cluster.command(&["observer", "logs", "fails", "-f"]);

@@ -7,6 +7,7 @@ mod conformance;
 mod events;
 mod everywhere;
 mod fleet;
+mod groups;
 mod kind;
 mod limit;
 mod logs;
@@ -75,7 +76,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a manager and services in one process, with an in-process broker and SQLite
+    /// Run a manager and three services in one process, without a broker
+    ///
+    /// The broker runs in this process too, and SQLite stores the state in a temporary folder.
     Dev {
         #[command(flatten)]
         options: everwatch::dev::Options,
@@ -91,7 +94,7 @@ pub(crate) enum Command {
     /// Run a manager or a service
     #[command(subcommand)]
     Run(Role),
-    /// Show the health of the deployment: observers, capacity, failure tolerance, what is in progress, and problems
+    /// Show on one screen whether all observers run, and what to do
     #[command(after_help = STATUS_EXAMPLES)]
     Status(OutputArgs),
     /// Create, show, change and delete observers
@@ -109,10 +112,12 @@ pub(crate) enum Command {
     /// Change many observers by one patch, a few at a time
     #[command(subcommand, aliases = ["rollouts"])]
     Rollout(Rollout),
-    /// Show events, the newest last; -o json prints one event a line
+    /// Show events, the newest last
+    ///
+    /// `-o json` prints one event a line.
     #[command(after_help = Events::EXAMPLES)]
     Events(Events),
-    /// Show what each service held over time, and the incidents that moved observers
+    /// Show what each service held over time, and what moved
     #[command(after_help = Timeline::EXAMPLES)]
     Timeline(Timeline),
     /// Show, retry and delete messages that no version could read
@@ -124,16 +129,16 @@ pub(crate) enum Command {
     /// List, show, pause and resume pools
     #[command(subcommand, aliases = ["pools"])]
     Pool(Pool),
-    /// List and show the kinds of observers that living services can run
+    /// List and show the kinds of observers that services can run
     #[command(subcommand, aliases = ["kinds"])]
     Kind(Kind),
-    /// Manage limits: how many observers that name a key may run at once
+    /// Manage limits: how many observers of a key may run at once
     #[command(subcommand, aliases = ["limits"])]
     Limit(Limit),
     /// Set, show and delete rates
     #[command(subcommand, aliases = ["rates"])]
     Rate(Rate),
-    /// Manage namespaces: the parts of a deployment, with their quotas and pools
+    /// Manage namespaces: parts of a deployment, with quotas and pools
     #[command(subcommand, aliases = ["ns", "namespaces"])]
     Namespace(Namespace),
     /// Store a token for a manager, and use this manager from now on
@@ -152,19 +157,23 @@ pub(crate) enum Command {
     /// Show the audit log
     #[command(subcommand)]
     Audit(Audit),
-    /// List, select and delete contexts: managers with your tokens for them
+    /// Manage contexts: managers with your tokens for them
     #[command(subcommand, aliases = ["contexts"])]
     Context(Context),
-    /// Show and manage services and observers in a live full-screen view
+    /// Show and manage services and observers, live, on a full screen
     #[command(after_help = "The last line of the screen shows the main keys; press ? to show all keys.")]
     Top,
     /// Inject faults (only with `everwatch dev`)
     #[command(subcommand)]
     Chaos(Chaos),
-    /// Print a completion script for a shell, which also completes the names that the manager knows
+    /// Print a completion script for a shell
+    ///
+    /// The script also completes the names that the manager knows.
     #[command(after_help = COMPLETION_EXAMPLES)]
     Completion { shell: clap_complete::Shell },
-    /// Write the manual pages of all commands to a folder, or print the main page
+    /// Write the manual pages of all commands to a folder
+    ///
+    /// Without a folder, it prints the main page.
     #[command(
         after_help = "Example:\n  everwatch man /usr/local/share/man/man1; man everwatch-observer-create"
     )]
@@ -185,9 +194,9 @@ pub(crate) enum Command {
         #[arg(long)]
         restored: bool,
     },
-    /// Measure Everwatch on a RabbitMQ broker and compare it with the broker alone
+    /// Measure Everwatch on a broker, and compare it with the broker alone
     Bench(Bench),
-    /// Check an implementation of a service in any language against the rules of the protocol
+    /// Check a service in any language against the rules of the protocol
     #[command(after_help = Conformance::EXAMPLES)]
     Conformance(Conformance),
     /// Run the bare consumer that `bench` compares with

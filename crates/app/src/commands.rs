@@ -100,7 +100,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Completion { shell } => completion::script(shell),
         Command::Man { folder } => man::pages(folder.as_deref()),
         Command::Top => server().and_then(|server| crate::top::run(&server)),
-        Command::Chaos(verb) => server().and_then(|server| chaos::run(&server, verb)),
+        Command::Chaos(verb) => server().and_then(|server| chaos::run(&server, &verb)),
         Command::Status(shown) => server().and_then(|server| status::run(&server, &shown)),
         Command::Doctor(arguments) => server().and_then(|server| doctor::run(&server, &arguments)),
         Command::Broker(verb) => {

@@ -13,8 +13,8 @@ mod views;
 
 pub(crate) use cells::{age, line, second};
 pub(crate) use describe::{
-    batch as describe_batch, kind as describe_kind, observer as describe_observer, pool as describe_pool,
-    rollout as describe_rollout, schedule, service as describe_service,
+    BOUND, batch as describe_batch, kind as describe_kind, observer as describe_observer,
+    pool as describe_pool, rollout as describe_rollout, schedule, service as describe_service,
 };
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use status::{Condition, status};

@@ -37,18 +37,18 @@ pub(crate) fn in_file(error: anyhow::Error, file: &Path) -> anyhow::Error {
 
 /// The refusal of a request whose members come from flags of the same names.
 pub(crate) fn as_flags(error: anyhow::Error) -> anyhow::Error {
-    in_place(error, |word| path_of(word).map(flag))
+    in_place(error, |word| path_of(word).map(|path| flag(&path)))
 }
 
 /// The refusal of a request whose members are in this file, apart from those that flags of the same names give.
 pub(crate) fn in_flags_or_file(error: anyhow::Error, flags: &[&str], file: &Path) -> anyhow::Error {
     in_place(error, |word| {
         let path = path_of(word)?;
-        Some(if flags.contains(&path.as_str()) { flag(path) } else { format!("{}: {path}", file.display()) })
+        Some(if flags.contains(&path.as_str()) { flag(&path) } else { format!("{}: {path}", file.display()) })
     })
 }
 
-fn flag(path: String) -> String {
+fn flag(path: &str) -> String {
     format!("--{}", path.replace('_', "-"))
 }
 

@@ -4,6 +4,7 @@ mod oidc;
 
 pub use oidc::OidcSection;
 
+use crate::fleet::excused::Excused;
 use crate::settings::{AuthSettings, AutoRebalance, Settings};
 use everwatch_core::access::Mode;
 use everwatch_core::clock::friendly;
@@ -384,6 +385,7 @@ impl ManagerSection {
             orphan_after: self.orphan_after,
             preempt_after: Some(self.preempt_after).filter(|after| !after.is_zero()),
             quarantine_after: self.quarantine_after as usize,
+            excused: Excused::default(),
             retention_events: self.retention_events,
             events_max: self.events_max as usize,
             retention_parked: self.retention_parked,

@@ -24,6 +24,7 @@ pub use backup_restore::{Restored, restored};
 pub use config::{
     AuthSection, ConfigError, ManagerSection, MtlsSection, OidcSection, Rebalance, StoreSection,
 };
+pub use fleet::excused::Excused;
 pub use loops::link::ownership::NotOwner;
 pub use settings::{AuthSettings, AutoRebalance, OidcSettings, Settings};
 

@@ -1,5 +1,6 @@
 //! The settings of a manager and their defaults. The program reads them from files and the environment.
 
+use crate::fleet::excused::Excused;
 use everwatch_core::access::{Mode, Oidc};
 use everwatch_core::doctor::DatabaseLink;
 use everwatch_core::id::{Name, Pool};
@@ -88,6 +89,8 @@ pub struct Settings {
     pub preempt_after: Option<Duration>,
     /// The number of service deaths soon after a start that quarantines the started observer (default 5).
     pub quarantine_after: usize,
+    /// Services whose deaths quarantine no observer (default: none).
+    pub excused: Excused,
     /// Interval at which managers send watermarks (default 5 s).
     pub heartbeat_interval: Duration,
     /// Publish leases, resends and retention of observers.
@@ -141,6 +144,7 @@ impl Default for Settings {
             orphan_after: Duration::from_secs(90),
             preempt_after: None,
             quarantine_after: 5,
+            excused: Excused::default(),
             heartbeat_interval: Duration::from_secs(5),
             requests_per_second: NonZeroU32::new(10_000),
             row: RowPolicy::default(),

@@ -240,7 +240,8 @@ impl Fleet {
         for (name, handle) in self.services.iter() {
             threads.push(self.start(settings, (name, handle), registry.clone())?);
         }
-        let chaos = Chaos::new(self.services.clone(), self.broker.clone(), settings.broker.heartbeat);
+        let link = (self.broker.clone(), settings.broker.heartbeat);
+        let chaos = Chaos::new(self.services.clone(), link, manager.excused.clone());
         let (bound, binds) = tokio::sync::oneshot::channel();
         let work = async {
             let opened = settings.store.open(settings.manager.row_policy(), &stop).await;

@@ -2,6 +2,7 @@
 
 use crate::freeze::FreezeProof;
 use crate::host_info::Machine;
+use everwatch_core::id::ServiceId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ pub struct Handle {
     /// End at once: requeue everything without waiting for the code.
     pub hard_stop: CancellationToken,
     /// Ends it like a killed process, and it restarts (to try out failover).
-    kill: Arc<Mutex<Option<CancellationToken>>>,
+    kill: Arc<Mutex<Option<(ServiceId, CancellationToken)>>>,
     /// Freezes it as SIGSTOP does (to try out failover). The runtime of the control loop must have one thread.
     pub frost: FreezeProof,
     /// The machine under it.
@@ -38,8 +39,13 @@ impl Handle {
     /// as in that pause: the call then has no effect, not even on the next incarnation.
     #[must_use]
     pub fn kill(&self) -> bool {
+        self.kill_after(|_| {})
+    }
+    /// As [`Handle::kill`]; tells `told` which incarnation dies, before it does.
+    pub(crate) fn kill_after(&self, told: impl FnOnce(ServiceId)) -> bool {
         match self.lock_kill().take() {
-            Some(life) => {
+            Some((incarnation, life)) => {
+                told(incarnation);
                 life.cancel();
                 true
             }
@@ -47,16 +53,16 @@ impl Handle {
         }
     }
     /// An incarnation lives from now on: cancelled once it is to die.
-    pub(crate) fn registered(&self) -> CancellationToken {
+    pub(crate) fn registered(&self, incarnation: ServiceId) -> CancellationToken {
         let life = CancellationToken::new();
-        *self.lock_kill() = Some(life.clone());
+        *self.lock_kill() = Some((incarnation, life.clone()));
         life
     }
     /// No incarnation lives.
     pub(crate) fn dead(&self) {
         *self.lock_kill() = None;
     }
-    fn lock_kill(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+    fn lock_kill(&self) -> MutexGuard<'_, Option<(ServiceId, CancellationToken)>> {
         self.kill.lock().unwrap_or_else(PoisonError::into_inner)
     }
     pub(crate) fn set_ready(&self, ready: bool) {

@@ -310,7 +310,7 @@ impl ServiceSession {
         if !self.reporter.confirmed(Report::ServiceRegistered(Box::new(registration))).await {
             return self.tripped().await;
         }
-        let kill = self.me.handle.registered();
+        let kill = self.me.handle.registered(self.me.id);
         metrics::counter!(metric::SESSIONS).increment(1);
         tracing::info!(service = %self.me.id, name = %self.me.settings.name, capacity = self.machine.capacity(), "registered");
         self.step(Input::Registered).await;

@@ -149,7 +149,7 @@ async def test_what_code_raises_decides_what_follows() -> None:
     assert isinstance(await stage.outcome(), Errored)
     stage.start()
     assert await stage.outcome() == Errored("RuntimeError: no way: OSError: disk")
-    assert stage.outlet.lines[-1] == "start 1 ended with an error: RuntimeError: no way: OSError: disk"
+    assert stage.outlet.lines[-1] == "attempt 1 ended with an error: RuntimeError: no way: OSError: disk"
 
 
 async def test_a_value_is_emitted_under_a_key_and_with_headers_within_their_limits() -> None:

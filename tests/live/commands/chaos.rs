@@ -5,11 +5,13 @@ use everwatch_api::{Event, Run, Service};
 use everwatch_core::clock;
 use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
+use everwatch_tests::cluster::{everwatch, free_address};
 use everwatch_tests::dev::Dev;
 use everwatch_tests::http::holder;
 use everwatch_tests::wait::wait_for;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// Writes its process id and goes on for ever.
@@ -107,4 +109,28 @@ async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives(
         it.last_heartbeat_at.since(next.last_heartbeat_at) >= Duration::from_secs(5)
     };
     dev.api.until_service("service-1", has_heartbeat_twice).await;
+}
+
+/// A user who tries out failover kills the service of the same observer again and again.
+#[tokio::test]
+async fn kills_by_hand_quarantine_nothing() {
+    let mut program = Command::new(everwatch());
+    program.env("EVERWATCH_MANAGER__QUARANTINE_AFTER", "2");
+    let dev = Dev::start_by(program, &free_address(), (3, 10)).await;
+    dev.api.create(json!({"name": "tick", "kind": "ticker"})).await;
+    dev.api.until_status("tick", "Processing").await;
+    for _ in 0..4 {
+        let holder = dev.api.observer("tick").await.service.unwrap().name;
+        let (code, said, beside) = dev.run(&format!("chaos kill {holder}"));
+        assert_eq!(code, Some(0), "{beside}");
+        assert!(
+            said.contains("its 1 observer runs on service-") && !said.contains(&format!("on {holder} ")),
+            "{said}"
+        );
+        assert_ne!(dev.api.observer("tick").await.service.unwrap().name, holder, "{said}");
+        let again = |it: &Service| it.state == ServiceState::Active;
+        dev.api.until_service(&holder, again).await;
+    }
+    let it = dev.api.observer("tick").await;
+    assert_eq!((it.status, it.last_error), (Status::Processing, None));
 }

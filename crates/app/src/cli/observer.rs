@@ -79,7 +79,7 @@ pub(crate) struct Create {
     /// Whether two runs may overlap briefly during a failover
     #[arg(long, value_parser = ["allow", "forbid"])]
     pub(crate) overlap: Option<String>,
-    /// Time that the code may take to stop before it is aborted, as 10s
+    /// Time that the code may take to stop before it is aborted, such as 10s
     #[arg(long, value_name = "TIME")]
     pub(crate) grace: Option<String>,
     /// Create it paused
@@ -329,10 +329,11 @@ pub(crate) struct Apply {
     pub(crate) files: Vec<PathBuf>,
     /// Delete observers that match --label and that no file defines, in the command's namespace and in those that the files
     /// name
-    #[arg(long)]
+    #[arg(long, requires = "labels")]
     pub(crate) prune: bool,
-    #[command(flatten)]
-    pub(crate) labels: Labels,
+    /// With --prune: delete only observers with this label, as key=value; repeat the flag for several labels
+    #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = label, requires = "prune")]
+    pub(crate) labels: Vec<(String, String)>,
     /// Show what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,

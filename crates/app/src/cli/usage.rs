@@ -1,11 +1,12 @@
 //! Errors of the command line: what clap says, with the command, flag or value that the user meant.
 
 use super::Cli;
+use super::groups::grouped;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory as _, Error, FromArgMatches as _};
 use everwatch_core::spelling::nearest;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 
 /// Messages of the standard library about values, and what the user reads instead.
 const VALUES: [(&str, &str); 4] = [
@@ -15,11 +16,27 @@ const VALUES: [(&str, &str); 4] = [
     ("number too small to fit in target type", "too small"),
 ];
 
+/// Commands of other programs, and those of Everwatch that do the same.
+const FOREIGN: [(&str, &str); 9] = [
+    ("ps", "observer list"),
+    ("kill", "chaos kill"),
+    ("drain", "service drain"),
+    ("cordon", "service cordon"),
+    ("uncordon", "service uncordon"),
+    ("stop", "observer pause"),
+    ("rm", "observer delete"),
+    ("version", "--version"),
+    ("start", "observer resume"),
+];
+
 /// Reads the command line. Ends the process if it is wrong, or asks for help.
 pub(super) fn parsed() -> Cli {
     let command = numbers_may_be_negative(Cli::command());
     let parsed = command.clone().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.unwrap_or_else(|error| {
+        if is_main_help(&error, &command) {
+            help_with(&error, command)
+        }
         let error = explained(error, &command, std::env::args().nth(1).as_deref());
         exit_with(&error)
     })
@@ -35,6 +52,31 @@ fn numbers_may_be_negative(command: Command) -> Command {
         }
     };
     command.mut_args(of_flag).mut_subcommands(numbers_may_be_negative)
+}
+
+/// Whether clap shows the help of `everwatch` itself.
+fn is_main_help(error: &Error, command: &Command) -> bool {
+    let is_help =
+        matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    is_help && error.to_string().starts_with(&about)
+}
+
+/// Shows this help where clap would have shown its own.
+fn help_with(error: &Error, command: Command) -> ! {
+    let help = grouped(command).render_help();
+    if error.use_stderr() {
+        eprint!("{}", coloured(&help, std::io::stderr().is_terminal()));
+    } else {
+        // The reader may have seen enough.
+        let _broken_pipe = write!(std::io::stdout(), "{}", coloured(&help, std::io::stdout().is_terminal()));
+    }
+    std::process::exit(error.exit_code())
+}
+
+fn coloured(text: &StyledStr, is_terminal: bool) -> String {
+    let is_coloured = is_terminal && std::env::var_os("NO_COLOR").is_none();
+    if is_coloured { text.ansi().to_string() } else { text.to_string() }
 }
 
 fn explained(mut error: Error, command: &Command, first: Option<&str>) -> Error {
@@ -66,6 +108,9 @@ fn meant(error: &Error, command: &Command, first: Option<&str>) -> Option<String
         && command.find_subcommand("observer").is_some_and(|it| it.find_subcommand(wrong).is_some())
     {
         return Some(format!("observer {wrong}"));
+    }
+    if let Some((_, ours)) = FOREIGN.into_iter().find(|(foreign, _)| *foreign == wrong) {
+        return Some(ours.to_owned());
     }
     let parent = parent(error, command);
     let all = || parent.get_subcommands().filter(|it| !it.is_hide_set());
@@ -102,8 +147,7 @@ fn exit_with(error: &Error) -> ! {
     let told = error.render();
     let plain = told.to_string();
     let Some((from, to)) = VALUES.into_iter().find(|(from, _)| plain.contains(from)) else { error.exit() };
-    let is_coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let text = if is_coloured { told.ansi().to_string() } else { plain };
+    let text = coloured(&told, std::io::stderr().is_terminal());
     eprint!("{}", text.replace(from, to));
     std::process::exit(error.exit_code())
 }
@@ -126,6 +170,8 @@ mod tests {
             ("everwatch observer lst", "'list'"),
             ("everwatch list", "'observer list'"),
             ("everwatch servics list", "'service'"),
+            ("everwatch drain service-1", "'service drain'"),
+            ("everwatch observer stop x", "'observer pause'"),
         ] {
             let told = told(line);
             assert!(told.contains(&format!("similar subcommand exists: {meant}")), "{told}");

@@ -29,8 +29,17 @@ pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
         }
         Token::Create { name, role, expires_in } => {
             let namespace = client.namespace().map(str::to_owned);
+            let is_first =
+                client.read::<api::Whoami>("/v1/whoami").await.is_ok_and(|who| !who.authentication);
             let body = serde_json::to_value(api::NewToken { name, role, namespace, expires_in })?;
-            secret(&client.send(Method::POST, "/v1/tokens", Some(&body)).await.map_err(as_flags)?);
+            let created = client.send(Method::POST, "/v1/tokens", Some(&body)).await;
+            secret(&created.map_err(as_flags)?);
+            if is_first {
+                note(
+                    "from now on every request needs a token: store this one with `everwatch login`, which reads it from \
+                     standard input, and create one for each user and program",
+                );
+            }
             Ok(())
         }
         Token::Rotate { token, overlap, expires_in } => {
@@ -54,12 +63,12 @@ pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
 fn secret(created: &api::CreatedToken) {
     let api::CreatedToken { token, id, name, role, namespace, expires_at, previous_until } = created;
     let within = namespace.as_ref().map_or_else(String::new, |it| format!(" in namespace {it}"));
-    note(&format!(
-        "token {id} of {name}, role {role}{within}, valid until {expires_at}; it is not shown again:"
-    ));
     if let Some(until) = previous_until {
         note(&format!("the secret before it is valid until {until}"));
     }
+    note(&format!(
+        "token {id} of {name}, role {role}{within}, valid until {expires_at}; it is not shown again:"
+    ));
     print(token);
 }
 

@@ -87,12 +87,7 @@ impl Outcome {
 }
 
 pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
-    let labels: BTreeMap<String, String> = asked.labels.labels.iter().cloned().collect();
-    if asked.prune && labels.is_empty() {
-        let text = "--prune needs --label: it deletes the observers with these labels that no file defines"
-            .to_owned();
-        return Err(Failure::Usage(text).into());
-    }
+    let labels: BTreeMap<String, String> = asked.labels.iter().cloned().collect();
     let manifests = read(&asked.files)?;
     if manifests.is_empty() {
         let files = asked.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");

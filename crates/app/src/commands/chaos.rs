@@ -8,9 +8,9 @@ use crate::output::print;
 use reqwest::Method;
 
 #[tokio::main(flavor = "current_thread")]
-pub(crate) async fn run(server: &str, verb: Chaos) -> anyhow::Result<()> {
+pub(crate) async fn run(server: &str, verb: &Chaos) -> anyhow::Result<()> {
     let client = &Client::new(server)?;
-    let said = match &verb {
+    let said = match verb {
         Chaos::Kill { service, no_wait } => {
             let kill = kills::kill(client, service);
             let killed = hinted(client, (unknown::SERVICES, service), kill).await?;

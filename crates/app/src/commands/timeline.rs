@@ -4,11 +4,16 @@ use super::unknown::{self, Named, hinted};
 use crate::cli::Timeline as Asked;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, Head, INCIDENTS, Output, Picture, TerminalStyle, note, print, second};
+use crate::output::{
+    self, BOUND, Head, INCIDENTS, INCIDENTS_SHORT, Output, Picture, TerminalStyle, note, print, second,
+};
 use everwatch_api::Timeline;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::timeline::KEPT;
 use std::time::Duration;
+
+/// The width from which incidents are shown with all columns.
+const INCIDENTS_WIDTH: usize = 98;
 
 /// By how much the clock of the manager may differ from the clock here.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
@@ -61,7 +66,15 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
     if !it.incidents.is_empty() {
         let incidents = it.incidents.iter().cloned().map(Item::new).collect::<anyhow::Result<Vec<_>>>()?;
         print("");
-        print(&output::many(&INCIDENTS, &incidents, &asked.shown, (paper, clock::now()))?);
+        let view = if paper.width.is_some_and(|width| width < INCIDENTS_WIDTH) {
+            &INCIDENTS_SHORT
+        } else {
+            &INCIDENTS
+        };
+        print(&output::many(view, &incidents, &asked.shown, (paper, clock::now()))?);
+        if asked.shown.is_table() && incidents.iter().any(|it| it.gap_is_bound) {
+            print(BOUND);
+        }
     }
     Ok(())
 }

@@ -22,6 +22,8 @@ pub(super) struct Named<'a> {
 struct Known {
     #[serde(alias = "key")]
     name: String,
+    /// Of an observer or a batch.
+    namespace: Option<String>,
 }
 
 /// The lists of objects by whose names users name them.
@@ -47,12 +49,15 @@ pub(super) async fn hinted<T>(
     if let Some(told) = namespace(client, client.namespace().filter(|_| is_of_namespace)).await {
         return Err(failure.replaced(told).into());
     }
-    let known: Vec<String> = match client.read::<Listed<Known>>(list).await {
-        Ok(known) => known.items.into_iter().map(|it| it.name).collect(),
-        Err(_) => Vec::new(),
-    };
-    let near = nearest(name, known.iter().map(String::as_str)).filter(|near| *near != name);
+    let known = client.read::<Listed<Known>>(list).await.map_or_else(|_| Vec::new(), |known| known.items);
     let text = failure.to_string();
+    let elsewhere = known.iter().find(|it| it.name == name).and_then(|it| it.namespace.as_deref());
+    if let Some(namespace) = elsewhere {
+        return Err(failure
+            .replaced(format!("{text}; namespace {namespace} has one: add `-n {namespace}`"))
+            .into());
+    }
+    let near = nearest(name, known.iter().map(|it| it.name.as_str()));
     Err(match near.filter(|_| !text.contains("did you mean")) {
         Some(near) => failure.replaced(format!("{text}; did you mean `{near}`?")).into(),
         None => failure.into(),

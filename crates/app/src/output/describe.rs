@@ -22,6 +22,10 @@ use everwatch_core::observer::retry::Retry;
 use everwatch_core::record::health::Health;
 use everwatch_core::wording::counted;
 
+/// What the sign before a gap means.
+pub(crate) const BOUND: &str =
+    "≤ at most: counted from the last sign of life of the service before its death";
+
 /// Everything about an observer: itself, its runs and its events, newest first.
 pub(crate) fn observer(
     it: &Observer,
@@ -84,7 +88,11 @@ pub(crate) fn observer(
         blocks.push(block("Last error", error));
     }
     blocks.push(block("Spec", &yaml(&it.spec).unwrap_or_else(|_| it.spec.to_string())));
-    blocks.push(listed("Runs", &RUNS, runs, on));
+    let mut told = listed("Runs", &RUNS, runs, on);
+    if runs.iter().any(|it| it.gap_is_bound) {
+        told.push_str(&format!("\n  {BOUND}"));
+    }
+    blocks.push(told);
     blocks.push(listed("Events", &EVENTS, &oldest_first(events), on));
     blocks.join("\n\n")
 }

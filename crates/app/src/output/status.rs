@@ -64,17 +64,28 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
     // Observers that wait for the next time of their schedule should not run now.
     let wanted = it.stats.health.values().sum::<u64>().saturating_sub(scheduled(&it.stats));
     let severity = it.findings.iter().map(|it| it.severity).max();
+    let restarting = count(Health::Restarting);
+    let rest = wanted.saturating_sub(running + restarting) + failed;
+    let of_all = |number: u64, verb: &str| {
+        let all = counted(wanted + failed, "observer");
+        if number == wanted + failed {
+            format!("All observers {verb}.")
+        } else {
+            format!("{number} of {all} {verb}.")
+        }
+    };
     let (text, tone) = match (wanted, severity) {
         _ if !it.stats.broker => {
-            ("The broker is not connected: observers keep running, none starts.", Tone::Bad)
+            ("The broker is not connected: observers keep running, none starts.".to_owned(), Tone::Bad)
         }
-        (_, Some(Severity::Critical)) => ("Something is critical: see the problems.", Tone::Bad),
-        (0, _) if failed == 0 => ("No observer is meant to run.", Tone::Plain),
-        _ if running < wanted || failed > 0 => ("Some observers do not run.", Tone::Wait),
-        (_, Some(Severity::Warning)) => ("All observers run, but there are warnings.", Tone::Wait),
-        _ => ("All observers run.", Tone::Good),
+        (_, Some(Severity::Critical)) => ("Something is critical: see the problems.".to_owned(), Tone::Bad),
+        (0, _) if failed == 0 => ("No observer is meant to run.".to_owned(), Tone::Plain),
+        _ if rest > 0 => (of_all(rest, "do not run"), Tone::Wait),
+        _ if restarting > 0 => (of_all(restarting, "restart or have restarted recently"), Tone::Wait),
+        (_, Some(Severity::Warning)) => ("All observers run, but there are warnings.".to_owned(), Tone::Wait),
+        _ => ("All observers run.".to_owned(), Tone::Good),
     };
-    tone.paint(text, paper)
+    tone.paint(&text, paper)
 }
 
 /// The observers that wait for the next time of their schedule.

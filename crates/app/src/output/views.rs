@@ -21,7 +21,6 @@ pub(crate) const OBSERVERS: View<Observer> = View {
     name: |it| it.name.clone(),
     key: |it| it.id.to_string(),
     columns: &[
-        Column::<Observer>::new("NAMESPACE", |it, _| it.namespace.clone()).varied(),
         Column::<Observer>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least(8),
         Column::<Observer>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
@@ -37,6 +36,8 @@ pub(crate) const OBSERVERS: View<Observer> = View {
         Column::<Observer>::new("LABELS", |it, _| or_dash(Some(labels(&it.labels)))).least(8).wide(),
         Column::<Observer>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
         Column::<Observer>::new("CODE", |it, _| or_dash(it.reason_code.map(ReasonCode::as_str))).wide(),
+        // Behind the columns that are always shown, so that those keep their places for scripts.
+        Column::<Observer>::new("NAMESPACE", |it, _| it.namespace.clone()).varied(),
         Column::<Observer>::new("REASON", |it, _| reason(it)).least(22),
     ],
 };
@@ -259,7 +260,6 @@ pub(crate) const BATCHES: View<Batch> = View {
     name: |it| it.name.clone(),
     key: |it| it.id.to_string(),
     columns: &[
-        Column::<Batch>::new("NAMESPACE", |it, _| it.namespace.clone()).varied(),
         Column::<Batch>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Batch>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
         Column::<Batch>::new("SETTLED", |it, _| format!("{} of {}", it.settled, it.members)).right(),
@@ -269,6 +269,7 @@ pub(crate) const BATCHES: View<Batch> = View {
         Column::<Batch>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
         Column::<Batch>::new("BY", |it, _| or_dash(it.by.as_ref())).least(6).wide(),
         Column::<Batch>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
+        Column::<Batch>::new("NAMESPACE", |it, _| it.namespace.clone()).varied(),
         Column::<Batch>::new("REASON", |it, _| it.reason.clone()).least(20),
     ],
 };

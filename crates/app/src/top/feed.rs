@@ -428,7 +428,11 @@ mod tests {
     fn cells_are_cut_in_their_columns_until_rows_are_wrapped() {
         let mut it = Feed::new(Subject::Events(None), (20, 5));
         let column = |head, least| FeedColumn { head, least };
-        it.take(FeedPart::Head(vec![column("AT", None), column("NAME", Some(6.into())), column("CAUSE", Some(7.into()))]));
+        it.take(FeedPart::Head(vec![
+            column("AT", None),
+            column("NAME", Some(6.into())),
+            column("CAUSE", Some(7.into())),
+        ]));
         let rows = [["12:00", "a", "short"], ["12:01", "long-name", "because it ended"]];
         let row = |cells: [&str; 3]| Row::of_cells(Tone::Plain, &cells.map(str::to_owned));
         it.take(FeedPart::Rows(rows.map(row).to_vec()));

@@ -1,4 +1,4 @@
-//! Observers that fail although a service has room for them, and services that were lost and did not come back.
+//! Observers that fail although a service has room for them, and services that were lost and have not come back.
 
 use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
 use crate::record::health::is_crash_looping;
@@ -99,7 +99,7 @@ fn failed(failed: &SomeRows) -> Option<Finding> {
     })
 }
 
-/// Services that were lost recently and did not come back under their name.
+/// Services that were lost recently and have not come back under their name.
 fn lost(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
     let living: BTreeSet<&str> = fleet.services.iter().map(|it| it.registration.name.as_str()).collect();
     let is_lost = |it: &&ServiceRow| {
@@ -114,13 +114,13 @@ fn lost(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
         .ended_lately
         .iter()
         .find(|it| Some(it.registration.name.as_str()) == names.first().map(String::as_str))?;
-    let plural = if names.len() == 1 { "service was" } else { "services were" };
+    let (plural, have) = if names.len() == 1 { ("service was", "has") } else { ("services were", "have") };
     Some(Finding {
         code: "service-lost",
         severity: Severity::Warning,
         subject: "services".to_owned(),
         what: format!(
-            "{} {plural} lost in the last 10 minutes and did not come back: {}",
+            "{} {plural} lost in the last 10 minutes and {have} not come back yet: {}",
             names.len(),
             listed(&names, names.len() as u64)
         ),

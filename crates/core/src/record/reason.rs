@@ -241,17 +241,17 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
 fn crashed_lately() -> String {
     let within = show(CUT_SHORT_WITHIN);
     format!(
-        "its last runs lost their service or the broker within {within} of their start, counts as running after {within}"
+        "its last runs lost their service or the broker within {within} of their start; it counts as running after {within}"
     )
 }
 
 fn failed_lately(row: &Row) -> String {
     let after = show(steady_after(row));
     match row.restarts() {
-        0 => format!("failed before its last move, counts as running after {after} without an error"),
-        1 => format!("started again after an error, counts as running after {after} without another"),
+        0 => format!("failed before its last move; it counts as running after {after} without an error"),
+        1 => format!("started again after an error; it counts as running after {after} without another"),
         times => {
-            format!("started again after {times} errors, counts as running after {after} without another")
+            format!("started again after {times} errors; it counts as running after {after} without another")
         }
     }
 }

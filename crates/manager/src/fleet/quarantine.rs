@@ -48,7 +48,8 @@ pub(crate) async fn look(manager: &Arc<Manager>, due: &[Row]) -> Result<(), Stor
         return later(&manager.records, watched.into_iter().map(|row| (row, CrashVerdict::Wait))).await;
     }
     let services = manager.records.store.services(now.minus(SERVICES_SINCE)).await?.rows;
-    let killed = killed(&services, now);
+    let mut killed = killed(&services, now);
+    manager.settings.excused.forgive(&mut killed);
     let mut docket = read(&manager.records).await?;
     let before = docket.clone();
     docket.forget(now);

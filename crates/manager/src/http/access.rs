@@ -255,7 +255,9 @@ async fn refused(manager: &Manager, entry: AuditEntry, denied: Denied) -> Respon
             return Problem::new(Code::DatabaseUnavailable, detail).into_response();
         }
         Denied::NoProvider(why) => return Problem::from(Unverified::Unavailable(why)).into_response(),
-        Denied::NoCredential => ("send a token as `Authorization: Bearer TOKEN`".to_owned(), false),
+        Denied::NoCredential => {
+            ("this manager needs a token: send it as `Authorization: Bearer TOKEN`".to_owned(), false)
+        }
         // Clients present such a certificate without asking for anything by it.
         Denied::Refused(
             why @ (Unauthenticated::CertificateUnmapped(_) | Unauthenticated::CertificateUnnamed),

@@ -13,6 +13,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use everwatch_broker::{Broker, ConnectError, QueueKind, Session};
 use everwatch_core::doctor::Server;
+use everwatch_manager::Excused;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -61,6 +62,7 @@ impl Broker for Listening {
 pub(super) struct Chaos {
     services: Services,
     broker: Arc<Listening>,
+    excused: Excused,
     /// How long the broker waits for a silent client before it closes the connection.
     patience: Duration,
     tasks: TaskTracker,
@@ -70,8 +72,12 @@ type Answer = (StatusCode, Json<Value>);
 type Refusal = (StatusCode, [(HeaderName, &'static str); 1], Json<Value>);
 
 impl Chaos {
-    pub(super) fn new(services: Services, broker: Arc<Listening>, heartbeat: Duration) -> Self {
-        Self { services, broker, patience: heartbeat * 2, tasks: TaskTracker::new() }
+    pub(super) fn new(
+        services: Services,
+        (broker, heartbeat): (Arc<Listening>, Duration),
+        excused: Excused,
+    ) -> Self {
+        Self { services, broker, excused, patience: heartbeat * 2, tasks: TaskTracker::new() }
     }
 
     pub(super) fn routes(self) -> Router {
@@ -103,7 +109,8 @@ fn refused(status: StatusCode, detail: &str) -> Refusal {
 
 async fn kill(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
     let handle = chaos.find(&name)?;
-    if !handle.kill() {
+    // A user who tries out failover says nothing about the observers of the service.
+    if !handle.kill_after(|incarnation| chaos.excused.add(incarnation)) {
         let detail = format!("{name} does not run now: wait a few seconds until it has started again");
         return Err(refused(StatusCode::CONFLICT, &detail));
     }

@@ -212,7 +212,7 @@ async fn a_panic_is_an_error_and_the_last_line_of_the_log() {
     let mut stage = Stage::new();
     let id = stage.start("by_a_panic");
     assert_eq!(stage.outcome().await, Outcome::Errored("panicked: no way".to_owned()));
-    assert_eq!(stage.logged(id), ["start 1 ended with an error: panicked: no way"]);
+    assert_eq!(stage.logged(id), ["attempt 1 ended with an error: panicked: no way"]);
 }
 
 #[tokio::test]

@@ -163,7 +163,7 @@ class Units:
         finally:
             outcome = _masked(attempt.mask, outcome)
             if isinstance(outcome, Errored):
-                self._say(attempt, f"start {attempt.number} ended with an error: {outcome.error}")
+                self._say(attempt, f"attempt {attempt.number} ended with an error: {outcome.error}")
             elif isinstance(outcome, Failed):
                 self._say(attempt, f"gave up: {outcome.error}")
             if attempt.mask is not None:

@@ -62,6 +62,9 @@ fn services_that_do_not_come_back_are_reported() {
     assert_eq!(found(set(vec![left])), NONE, "it unregistered");
     let findings = diagnosed(set(vec![lost(7, "x", 10), lost(8, "x", 20), lost(9, "w", 30)]));
     assert_eq!((findings.len(), findings[0].code), (1, "service-lost"));
-    assert_eq!(findings[0].what, "2 services were lost in the last 10 minutes and did not come back: w, x");
+    assert_eq!(
+        findings[0].what,
+        "2 services were lost in the last 10 minutes and have not come back yet: w, x"
+    );
     assert!(findings[0].cure.contains("host-of-w"), "{findings:?}");
 }
