@@ -46,27 +46,68 @@ fn subcommands(help: &str) -> Vec<String> {
     names.filter(|name| name != "help").collect()
 }
 
-fn describe(path: &[String], page: &mut String) {
+/// A command, by its path, and what its `--help` prints.
+struct CommandHelp {
+    path: Vec<String>,
+    help: String,
+}
+
+impl CommandHelp {
+    fn name(&self) -> String {
+        format!("everwatch {}", self.path.join(" "))
+    }
+
+    /// A link to its heading.
+    fn link(&self) -> String {
+        let text = self.path.last().map_or("everwatch", String::as_str);
+        format!("[{text}](#{})", self.name().replace(' ', "-"))
+    }
+
+    /// The first paragraph of its help, as the cell of a table.
+    fn about(&self) -> String {
+        let lines = self.help.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        lines.trim_end_matches('.').replace('|', "\\|")
+    }
+
+    fn section(&self) -> String {
+        let (own, everywhere) = self.help.split_once("\nEverywhere:\n").unwrap_or((&self.help, ""));
+        // Examples follow the flags of all commands.
+        let examples = everywhere.split_once("\n\n").map_or("", |(_, examples)| examples);
+        let own = format!("{}\n\n{}", own.trim_end(), examples.trim_end());
+        let level = if self.path.len() == 1 { "##" } else { "###" };
+        format!("{level} {}\n\n```text\n{}\n```\n\n", self.name(), own.trim_end())
+    }
+}
+
+/// The commands below a path, each before its own subcommands.
+fn commands(path: &[String], found: &mut Vec<CommandHelp>) {
     let help = help(path);
-    let (own, everywhere) = help.split_once("\nEverywhere:\n").unwrap_or((&help, ""));
-    // Examples follow the flags of all commands.
-    let examples = everywhere.split_once("\n\n").map_or("", |(_, examples)| examples);
-    let own = format!("{}\n\n{}", own.trim_end(), examples.trim_end());
-    let own = own.trim_end();
     let below = subcommands(&help);
-    let level = if path.len() == 1 { "##" } else { "###" };
     if !path.is_empty() {
-        write!(page, "{level} everwatch {}\n\n```text\n{own}\n```\n\n", path.join(" ")).unwrap();
+        found.push(CommandHelp { path: path.to_vec(), help });
     }
     for name in below {
-        describe(&[path, &[name]].concat(), page);
+        commands(&[path, &[name]].concat(), found);
     }
+}
+
+/// One row for each command, with links to its subcommands.
+fn contents(found: &[CommandHelp]) -> String {
+    let mut table = "| command | what it does | subcommands |\n|---|---|---|\n".to_owned();
+    for command in found.iter().filter(|it| it.path.len() == 1) {
+        let below = found.iter().filter(|it| it.path.len() > 1 && it.path[0] == command.path[0]);
+        let below = below.map(CommandHelp::link).collect::<Vec<_>>().join(", ");
+        writeln!(table, "| {} | {} | {below} |", command.link(), command.about()).unwrap();
+    }
+    table + "| [all commands](#everywhere) | Flags of all commands, and exit codes | |\n\n"
 }
 
 #[test]
 fn the_reference_of_the_commands_is_as_their_help() {
-    let mut page = COMMANDS.to_owned();
-    describe(&[], &mut page);
+    let mut found = Vec::new();
+    commands(&[], &mut found);
+    let mut page = COMMANDS.to_owned() + &contents(&found);
+    page.extend(found.iter().map(CommandHelp::section));
     let all = help(&[]);
     let everywhere = all.split("\nEverywhere:\n").nth(1).unwrap();
     let (flags, codes) = everywhere.split_once("\n\n").unwrap();
