@@ -5,7 +5,7 @@ import { AT_MOST, isBound } from "./gap.js";
 import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { byOf, fullOf, groupNames, groupedRows, groupings, toggled } from "./lanes-groups.js";
-import { SPANS, beforeEnd, chosen, heldAtEnd, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
+import { SPANS, chosen, heldAtEnd, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
 import { counted, number, table } from "./show.js";
 
 const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
@@ -163,10 +163,10 @@ const START = 76;
 function axis(at, bottom, width, isFromStart) {
   const live = Math.abs(Date.now() - at.until) < 60000;
   const start = isFromStart ? s("text", { key: "start", x: at.left, y: bottom + 15 }, "since start") : null;
-  return [start, ...ticks(at, width / 130).map((moment) => {
-    const ago = at.until - moment, place = at.x(moment).toFixed(1);
-    const text = start && at.x(moment) < at.left + START + 24 ? "" : live ? beforeEnd(ago) : shortClock(moment);
-    return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), s("text", { x: place, y: bottom + 15, "text-anchor": ago === 0 ? "end" : "middle" }, text));
+  return [start, ...ticks(at, width / 130).map(({ at: moment, ago, isFine }) => {
+    const place = at.x(moment).toFixed(1);
+    const text = start && at.x(moment) < at.left + START + 24 ? "" : live ? ago : isFine ? clock(moment) : shortClock(moment);
+    return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), s("text", { x: place, y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle" }, text));
   })];
 }
 
