@@ -5,7 +5,7 @@ import { isUtc, useUtc } from "./clock.js";
 import { h, patch } from "./dom.js";
 import { listen } from "./keys.js";
 import { Live } from "./live.js";
-import { PAGES, drawNav, forgetCounts, recount } from "./nav.js";
+import { PAGES, drawNav, forgetCounts, recount, tellCounts } from "./nav.js";
 import { openPalette } from "./palette.js";
 import { duration, empty, tick } from "./show.js";
 import { PAIRS, VIEWS } from "./views.js";
@@ -73,6 +73,7 @@ async function show() {
     data = loaded;
     document.body.classList.remove("locked");
     draw();
+    if (view.counts) tellCounts(view.counts(loaded, route));
     count();
   } catch (error) {
     if (mine !== turn) return;

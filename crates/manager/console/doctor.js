@@ -3,7 +3,7 @@ import { call, get, query } from "./api.js";
 import { confirm } from "./ask.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
-import { tellFindings } from "./nav.js";
+import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
 import { empty, fact, number, state } from "./show.js";
 
@@ -58,10 +58,4 @@ function draw({ items }, _route, context) {
   ];
 }
 
-async function load() {
-  const found = await get("/v1/doctor");
-  tellFindings(found.items);
-  return found;
-}
-
-export const doctor = { name: "doctor", title: "Doctor", load, draw };
+export const doctor = { name: "doctor", title: "Doctor", load: () => get("/v1/doctor"), draw, counts: ({ items }) => [COUNTS.findings(items)] };

@@ -7,6 +7,7 @@ import { AT_MOST, gap, isBound } from "./gap.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { causeGlyph, columns, lanesPanel } from "./lanes.js";
 import { earliest } from "./lanes-scale.js";
+import { COUNTS, someIncidents } from "./nav.js";
 import { readable } from "./session.js";
 import { bar, counted, duration, empty, fact, number, observerLink, table, time } from "./show.js";
 
@@ -23,7 +24,8 @@ const newestFirst = (all) => all.toSorted((a, b) => b.since.localeCompare(a.sinc
 
 async function load() {
   const picture = await get("/v1/timeline", { since: "24h", columns: 1 });
-  return { incidents: newestFirst(picture.incidents), completeSince: picture.complete_since };
+  const isCut = picture.complete_since !== null && Date.parse(picture.complete_since) > Date.parse(picture.since);
+  return { incidents: newestFirst(picture.incidents), completeSince: isCut ? picture.complete_since : null };
 }
 
 const draw = ({ incidents, completeSince }) => [
@@ -74,5 +76,5 @@ function drawOne({ from, it, picture, services, moves }, _route, context) {
   ];
 }
 
-export const incidents = { name: "incidents", title: "Incidents", load, draw };
-export const incident = { name: "incident", title: "Incident", load: loadOne, draw: drawOne };
+export const incidents = { name: "incidents", title: "Incidents", load, draw, counts: (data) => [COUNTS.incidents(data.incidents)] };
+export const incident = { name: "incident", title: "Incident", load: loadOne, draw: drawOne, counts: ({ it }) => [someIncidents(it ? [it] : [])] };

@@ -4,6 +4,7 @@ import { copyButton } from "./copy.js";
 import { asCommand } from "./definition.js";
 import { h } from "./dom.js";
 import { coded } from "./doctor.js";
+import { COUNTS } from "./nav.js";
 import { fields } from "./schema.js";
 import { may, readable } from "./session.js";
 import { bar, counted, empty, number, state, table } from "./show.js";
@@ -62,5 +63,5 @@ function drawOne({ name, it, services, used }) {
   ];
 }
 
-export const kinds = { name: "kinds", title: "Kinds", load: () => get("/v1/kinds"), draw };
+export const kinds = { name: "kinds", title: "Kinds", load: () => get("/v1/kinds"), draw, counts: ({ total }) => [COUNTS.kinds(total)] };
 export const kind = { name: "kind", title: "Kind", load: loadOne, draw: drawOne };

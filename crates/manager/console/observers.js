@@ -3,6 +3,7 @@ import { call, forEach, get } from "./api.js";
 import { askForm, confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { columnMenu, columnsOf } from "./list-columns.js";
+import { COUNTS } from "./nav.js";
 import { FILTERS, viewsBar } from "./saved-views.js";
 import { may, readable } from "./session.js";
 import { HEALTHS, RESTS, counted, empty, number, observerLink, table, word } from "./show.js";
@@ -186,4 +187,7 @@ function draw(data, { params }, context) {
   ];
 }
 
-export const observers = { name: "observers", title: "Observers", load, draw };
+/** Without a filter, the list and the navigation count the same. */
+const counts = ({ page }, { params }) => (FILTERS.some((it) => it !== "sort" && params.get(it)) ? [] : [COUNTS.observers(page.total)]);
+
+export const observers = { name: "observers", title: "Observers", load, draw, counts };

@@ -5,10 +5,11 @@ import { history, spark, sparkCard } from "./history.js";
 import { capacities, incidentList } from "./incidents.js";
 import { columns, groupsOf, lanesPanel } from "./lanes.js";
 import { fromStart, spanOf } from "./lanes-scale.js";
+import { COUNTS, someIncidents } from "./nav.js";
 import { problems, problemsPanel } from "./problems.js";
 import { spans } from "./range.js";
 import { may, readable } from "./session.js";
-import { STATUSES, bar, counted, empty, number, table, word } from "./show.js";
+import { bar, counted, empty, number, observersIn as total, table, word } from "./show.js";
 
 const SHOWN = 5;
 /** A tile for each health; the others appear when an observer has them. */
@@ -24,8 +25,6 @@ async function load({ params }) {
     readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: columns() }), null), history()]);
   return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture: picture && fromStart(picture, services.items, params), past };
 }
-
-const total = ({ observers }) => STATUSES.reduce((sum, it) => sum + (observers[it] ?? 0), 0);
 
 function headline({ stats }) {
   const { running, restarting, waiting, moving } = stats.health, wanted = running + restarting + waiting + moving;
@@ -115,4 +114,6 @@ function draw(data, { params }, context) {
   ];
 }
 
-export const overview = { name: "overview", title: "Overview", load, draw };
+const counts = ({ stats, picture }) => [COUNTS.observers(total(stats)), someIncidents(picture?.incidents ?? [])];
+
+export const overview = { name: "overview", title: "Overview", load, draw, counts };

@@ -1,5 +1,6 @@
 // What waits for an operator: failed observers, and messages that no version could read.
 import { call, get } from "./api.js";
+import { COUNTS } from "./nav.js";
 import { actOn } from "./observers.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
@@ -41,4 +42,4 @@ const messagesPanel = ({ messages }, context) => h("section", { class: "panel ac
 
 const draw = (data, _route, context) => [h("header", { class: "head" }, h("h1", {}, "Failed and parked")), failedPanel(data, context), messagesPanel(data, context)];
 
-export const parked = { name: "parked", title: "Failed and parked", load, draw };
+export const parked = { name: "parked", title: "Failed and parked", load, draw, counts: ({ failed, messages }) => [COUNTS.waits(failed.total + messages.total)] };

@@ -2,6 +2,7 @@
 import { call, get } from "./api.js";
 import { askForm, confirm } from "./ask.js";
 import { h } from "./dom.js";
+import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
 import { bar, counted, empty, number, smallButton, state, table } from "./show.js";
 
@@ -46,4 +47,4 @@ const draw = ({ items }, _route, context) => [
   items.some((it) => it.needed > it.capacity) ? h("p", { class: "notice", key: "short" }, items.filter((it) => it.needed > it.capacity).map((it) => `Pool ${it.name} needs ${counted(it.needed - it.capacity, "slot")} more. `)) : null,
 ];
 
-export const pools = { name: "pools", title: "Pools", load: () => get("/v1/pools"), draw };
+export const pools = { name: "pools", title: "Pools", load: () => get("/v1/pools"), draw, counts: ({ total }) => [COUNTS.pools(total)] };

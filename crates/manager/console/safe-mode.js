@@ -2,6 +2,7 @@
 import { call, get } from "./api.js";
 import { askForm, confirm } from "./ask.js";
 import { h } from "./dom.js";
+import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
 
 async function begin(context) {
@@ -25,4 +26,4 @@ const draw = ({ on, reason }, _route, context) => [
     h("li", {}, "RabbitMQ still moves the observers of a service that dies. Observers whose messages are missing run nowhere until safe mode ends."))),
 ];
 
-export const safeMode = { name: "safe-mode", title: "Safe mode", load: () => get("/v1/safe-mode"), draw };
+export const safeMode = { name: "safe-mode", title: "Safe mode", load: () => get("/v1/safe-mode"), draw, counts: ({ on }) => [COUNTS.safeMode(on)] };

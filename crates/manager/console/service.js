@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { capacities, incidentList } from "./incidents.js";
 import { columns, lanesPanel } from "./lanes.js";
 import { spanOf } from "./lanes-scale.js";
+import { someIncidents } from "./nav.js";
 import { spans } from "./range.js";
 import { endedTable, orders, progress, stalls, vitals } from "./services.js";
 import { readable } from "./session.js";
@@ -53,4 +54,4 @@ function draw({ name, it, former, picture, held, events }, { params }, context) 
   ];
 }
 
-export const service = { name: "service", title: "Service", load, draw };
+export const service = { name: "service", title: "Service", load, draw, counts: ({ picture }) => [someIncidents(picture?.incidents ?? [])] };

@@ -2,6 +2,7 @@
 import { call, get } from "./api.js";
 import { confirm, notWhole, toast } from "./ask.js";
 import { h } from "./dom.js";
+import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
 import { bar, bytes, counted, duration, empty, fact, number, observerLink, state, table, time } from "./show.js";
 
@@ -148,4 +149,4 @@ export const endedTable = (items) => table("Recently ended", [
   { title: "Incarnation", cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
 ], items);
 
-export const services = { name: "services", title: "Services", load, draw };
+export const services = { name: "services", title: "Services", load, draw, counts: ({ living }) => [COUNTS.services(living.length)] };

@@ -10,6 +10,9 @@ export const STATUSES = ["Processing", "Scheduled", "Created", "OnDeleting", "Pa
 const WORDS = { Processing: "Running", Scheduled: "Scheduled", Created: "Waiting", OnDeleting: "Deleting", Paused: "Paused", Failed: "Failed", Completed: "Completed", Deleted: "Deleted",
   running: "Running", restarting: "Restarting", waiting: "Waiting", moving: "Moving", stopping: "Stopping" };
 
+/** The observers that are not deleted. */
+export const observersIn = ({ observers }) => STATUSES.reduce((sum, it) => sum + (observers[it] ?? 0), 0);
+
 const NUMBERS = new Intl.NumberFormat("en");
 export const number = (value) => NUMBERS.format(value);
 export const counted = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
