@@ -4,7 +4,7 @@ import { exact } from "./clock.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { AT_MOST, gap, isBound } from "./gap.js";
-import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
+import { gaps, incidentHref, incidentLine, incidentTitle, isHandover, targets, untilOf } from "./incident-text.js";
 import { causeGlyph, columns, lanesPanel } from "./lanes.js";
 import { earliest } from "./lanes-scale.js";
 import { COUNTS, someIncidents } from "./nav.js";
@@ -28,11 +28,22 @@ async function load() {
   return { incidents: newestFirst(picture.incidents), completeSince: isCut ? picture.complete_since : null };
 }
 
-const draw = ({ incidents, completeSince }) => [
-  h("header", { class: "head" }, h("h1", {}, "Incidents"), h("p", { class: "total" }, number(incidents.length)), h("p", { class: "fine" }, "in the last 24 hours")),
-  incidents.length === 0 ? empty("No incidents", "When observers move from one service to others at about the same time, the moves appear here with their gaps and overlaps.") : h("section", { class: "panel" }, incidentList(incidents)),
-  completeSince ? h("p", { class: "fine" }, `Events before ${exact(completeSince)} are no longer stored.`) : null,
-];
+const NOTHING = {
+  incidents: ["No incidents", "When a service is lost, the moves of its observers to other services appear here with their gaps and overlaps."],
+  handovers: ["No handovers", "When a service hands observers over, because of a move, a drain, a rebalance or its stop, the moves appear here with their gaps and overlaps."],
+};
+
+function draw({ incidents, completeSince }, { params }, context) {
+  const all = { incidents: incidents.filter((it) => !isHandover(it)), handovers: incidents.filter(isHandover) };
+  const now = params.get("show") === "handovers" ? "handovers" : "incidents", shown = all[now];
+  const chip = (name, text) => h("button", { type: "button", class: "chip plain-chip", key: name, "aria-pressed": String(name === now), onclick: () => context.set({ show: name === "incidents" ? "" : name }) }, text, h("b", {}, number(all[name].length)));
+  return [
+    h("header", { class: "head" }, h("h1", {}, "Incidents"), h("p", { class: "total" }, number(all.incidents.length)), h("p", { class: "fine" }, "in the last 24 hours")),
+    h("div", { class: "chips", role: "group", "aria-label": "Which moves", key: "which" }, chip("incidents", "Incidents"), chip("handovers", "Handovers")),
+    shown.length === 0 ? empty(...NOTHING[now]) : h("section", { class: "panel", key: now }, incidentList(shown)),
+    completeSince ? h("p", { class: "fine" }, `Events before ${exact(completeSince)} are no longer stored.`) : null,
+  ];
+}
 
 async function loadOne({ parts: [, from, since] }) {
   const at = Date.parse(since ?? "");

@@ -15,7 +15,7 @@ const COLUMNS = [
   { name: "priority", title: "Priority", class: "n", cell: (it) => number(it.priority), rare: true },
   { name: "service", title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : none() },
   { name: "restarts", title: "Restarts", class: "n", cell: (it) => number(it.restarts), rare: true },
-  { name: "started", title: "Started", class: "n when", cell: (it) => time(it.started_at) },
+  { name: "started", title: "Last started", class: "n when", cell: (it) => time(it.started_at) },
   { name: "created", title: "Created", class: "n when", cell: (it) => time(it.created_at), sort: "created_at" },
   { name: "labels", title: "Labels", cell: (it) => tags(it.labels), rare: true },
   { name: "reason", title: "Reason", class: "text", cell: note },

@@ -1,6 +1,7 @@
 // The navigation: pages grouped by task, with counts; only pages that the session may read.
 import { get } from "./api.js";
 import { h, patch } from "./dom.js";
+import { isHandover } from "./incident-text.js";
 import { may, readable } from "./session.js";
 import { number, observersIn } from "./show.js";
 
@@ -42,7 +43,8 @@ export const COUNTS = {
   pools: (total) => ({ counts: { pools: total } }),
   kinds: (total) => ({ counts: { kinds: total } }),
   findings: (all) => ({ counts: { doctor: all.length || null }, bad: { doctor: all.some((it) => it.severity === "critical") } }),
-  incidents: (all) => ({ counts: { incidents: all.length || null }, newest: newestOf(all) }),
+  /** Handovers are no incidents. */
+  incidents: (all) => ({ counts: { incidents: all.filter((it) => !isHandover(it)).length || null }, newest: newestOf(all) }),
   waits: (count) => ({ counts: { parked: count || null }, bad: { parked: count > 0 } }),
   safeMode: (on) => ({ counts: { "safe-mode": on ? "on" : "off" }, bad: { "safe-mode": on } }),
 };

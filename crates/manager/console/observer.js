@@ -9,7 +9,7 @@ import { gap, isBound } from "./gap.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
 import { may, readable } from "./session.js";
-import { asker, counted, dated, duration, fact, number, pill, standing, table, time, timed, what, word } from "./show.js";
+import { asker, counted, dated, duration, fact, number, pill, table, time, timed, what } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
 import { SHOWN, versionsPanel } from "./versions.js";
 import { toYaml } from "./yaml.js";
@@ -50,10 +50,11 @@ function facts(it) {
     it.namespace === "default" ? null : ["Namespace", it.namespace],
     ["Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)],
     ["Service", it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "none"],
-    [it.status === "Processing" ? "Running since" : "Last started", time(it.started_at)],
+    [it.health === "running" ? "Running since" : "Last started", time(it.started_at)],
     ["Created", time(it.created_at)],
     ["Epoch", `${it.generation}.${it.acquisitions}`],
-    ["Attempt", `${number(it.attempt)}${it.restarts ? `, ${counted(it.restarts, "restart")}` : ""}`],
+    ["Attempt", number(it.attempt)],
+    it.restarts ? ["Restarts", number(it.restarts)] : null,
     ["Retry policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
     ["Grace period", it.grace],
@@ -107,10 +108,9 @@ function tabs(data, now, context) {
 }
 
 function header(it, context) {
-  const restarting = it.health === "restarting" ? `${word("restarting")} · attempt ${number(it.attempt)}` : word(standing(it));
   const gone = it.status === "Deleted" || it.status === "OnDeleting";
   const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
-  return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it, restarting),
+  return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it),
     h("div", { class: "row end" },
       may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, "Edit") : null,
       possible(it).filter((name) => name !== "delete").map(button),

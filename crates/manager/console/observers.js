@@ -99,7 +99,11 @@ async function askTarget(title, lines, items) {
   return answer && Object.fromEntries(Object.entries(answer).filter(([, value]) => value));
 }
 
+/** What an action does, for one observer and for several. */
 const EXPLAINED = {
+  pause: ["Its run ends, and it does not run until you resume it.", "Their runs end, and they do not run until you resume them."],
+  retry: ["It starts again.", "They start again."],
+  trigger: ["It executes once, as soon as it has a slot. Its schedule does not change.", "Each executes once, as soon as it has a slot. Their schedules do not change."],
   delete: ["Its run stops and the observer is deleted. This cannot be undone.", "Their runs stop and the observers are deleted. This cannot be undone."],
   move: ["It moves to another service, or to the pool that you choose.", "Each observer moves to another service, or to the pool that you choose."],
   restart: ["Its run ends, and it starts again.", "Their runs end, and they start again."],
@@ -111,7 +115,8 @@ export async function actOn(name, items, context, told) {
   const single = items.length === 1, count = single ? items[0].name : counted(items.length, "observer");
   const names = items.slice(0, 5).map((it) => it.name).join(", ") + (items.length > 5 ? ` and ${number(items.length - 5)} more` : "");
   const title = `${verb} ${count}?`, lines = [single ? null : names, EXPLAINED[name]?.[single ? 0 : 1]].filter(Boolean);
-  const answer = name === "move" ? await askTarget(title, lines, items) : await confirm({ title, lines, action: `${verb} ${single ? items[0].name : number(items.length)}`, danger: Boolean(danger) });
+  // One observer that runs again harms nothing: there is nothing to ask.
+  const answer = name === "resume" && single ? true : name === "move" ? await askTarget(title, lines, items) : await confirm({ title, lines, action: `${verb} ${single ? items[0].name : number(items.length)}`, danger: Boolean(danger) });
   if (!answer) return false;
   const body = name === "move" ? answer : undefined;
   const wrong = await forEach(items, (it) => act(name, it.id, body), told);

@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { h } from "./dom.js";
 import { history, spark, sparkCard } from "./history.js";
 import { capacities, incidentList } from "./incidents.js";
+import { isHandover } from "./incident-text.js";
 import { columns, groupsOf, lanesPanel } from "./lanes.js";
 import { fromStart, spanOf } from "./lanes-scale.js";
 import { COUNTS, someIncidents } from "./nav.js";
@@ -80,10 +81,11 @@ function tiles({ stats: { observers, health }, past }) {
 }
 
 function incidentsPanel({ picture }) {
-  const all = picture.incidents.toReversed();
+  const all = picture.incidents.filter((it) => !isHandover(it)).toReversed(), handovers = picture.incidents.length - all.length;
   return h("section", { class: "panel", key: "incidents" }, h("header", {}, h("h2", {}, "Incidents"), h("a", { class: "quiet end", href: "#/incidents" }, "All incidents")),
-    all.length === 0 ? h("p", { class: "fine" }, "No observer moved in this time.") : incidentList(all.slice(0, SHOWN)),
-    all.length > SHOWN ? h("p", { class: "fine" }, `The newest ${SHOWN} of ${number(all.length)}.`) : null);
+    all.length === 0 ? h("p", { class: "fine" }, handovers ? "No service was lost in this time." : "No observer moved in this time.") : incidentList(all.slice(0, SHOWN)),
+    all.length > SHOWN ? h("p", { class: "fine" }, `The newest ${SHOWN} of ${number(all.length)}.`) : null,
+    handovers ? h("p", { class: "fine" }, h("a", { href: "#/incidents?show=handovers" }, counted(handovers, "handover"))) : null);
 }
 
 const poolsPanel = ({ pools, stats }) => {

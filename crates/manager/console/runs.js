@@ -42,6 +42,8 @@ function strip(runs, it, span, width) {
     return s("path", { class: before.ended === "lost" ? "arc lost" : "arc", d: `M${x0.toFixed(1)} ${y(from) + ROW / 2}C${(x0 + 10).toFixed(1)} ${y(from) + ROW / 2},${(x1 - 8).toFixed(1)} ${y(to) + ROW / 2},${x1.toFixed(1)} ${y(to) + ROW / 2}` });
   });
   return s("svg", { class: "chart strip", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "img", "aria-label": `Runs in the last ${SPANS[span][0]}: ${shown.map((run, index) => `${serviceOf(run)} ${ending(run, index, it)}`).join("; ") || "none"}` },
+    // Stripes: the code runs only for a part of this time.
+    s("defs", {}, s("pattern", { id: "restarts", width: 12, height: 8, patternUnits: "userSpaceOnUse" }, s("rect", { class: "ground", width: 12, height: 8 }), s("rect", { width: 4, height: 8, fill: "var(--restart)", opacity: 0.3 }))),
     ticks(at, width / 130).map(({ at: moment, ago }) => s("g", { key: ago }, s("line", { class: "grid", x1: at.x(moment).toFixed(1), x2: at.x(moment).toFixed(1), y1: TOP - 4, y2: bottom }), s("text", { x: at.x(moment).toFixed(1), y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle" }, ago))),
     lanes.map((name, row) => s("text", { class: "lane-name", key: name, x: 14, y: y(row) + 14 }, name.length > 16 ? `${name.slice(0, 15)}…` : name)), bars.filter(Boolean), links.filter(Boolean),
     lanes.length === 0 ? s("text", { x: left, y: TOP + 14 }, "It did not run in this time.") : null);

@@ -74,11 +74,12 @@ export function tick() {
 
 /** Health where there is one, else the status. */
 export const standing = (it) => it.health ?? it.status;
+const standingText = (it) => (it.health === "restarting" && it.restarts > 0 ? `${word("restarting")} · ${counted(it.restarts, "restart")}` : word(standing(it)));
 export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: it.reason || undefined },
-  it.health === "restarting" && it.restarts > 0 ? `${word("restarting")} · ${number(it.restarts)}×` : word(standing(it)));
+  standingText(it));
 export const state = (name) => h("span", { class: "status", "data-state": name }, word(name));
 /** The health of an observer as a pill, for the head of its page. */
-export const pill = (it, text) => h("span", { class: "status pill", "data-status": standing(it) }, text ?? word(standing(it)));
+export const pill = (it) => h("span", { class: "status pill", "data-status": standing(it) }, standingText(it));
 
 export function bar(part, whole, label) {
   const share = whole > 0 ? Math.min(1, part / whole) : 0;
