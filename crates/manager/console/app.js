@@ -64,6 +64,20 @@ function refused(error) {
     empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
 }
 
+/** Several addresses may lead to a page: the best one replaces the others. */
+function settle(path) {
+  if (path === route.path) return;
+  const search = route.params.toString();
+  history.replaceState(null, "", `#/${path}${search ? `?${search}` : ""}`);
+  route = read();
+  entitle();
+}
+
+function entitle() {
+  const name = route.parts[1] ? (view.nameIn ? view.nameIn(route.parts) : route.parts[1]) : null;
+  document.title = view.title === "Overview" ? "Everwatch" : `${name ? `${name} · ` : ""}${view.title} · Everwatch`;
+}
+
 async function show() {
   const mine = ++turn;
   const count = () => recount(() => route.parts[0]);
@@ -71,6 +85,7 @@ async function show() {
     const loaded = await view.load(route);
     if (mine !== turn) return;
     data = loaded;
+    if (view.address) settle(view.address(loaded));
     document.body.classList.remove("locked");
     draw();
     if (view.counts) tellCounts(view.counts(loaded, route));
@@ -97,8 +112,7 @@ async function follow() {
   view = (route.parts[1] ? PAIRS[route.parts[0]] : undefined) ?? VIEWS[route.parts[0]] ?? nowhere;
   if (moved) {
     data = undefined;
-    const title = route.parts[1] ? `${route.parts[1]} · ${view.title}` : view.title;
-    document.title = view.title === "Overview" ? "Everwatch" : `${title} · Everwatch`;
+    entitle();
     drawNav(route.parts[0]);
     menu(false);
     if (before) { patch(main, [skeleton()]); main.focus({ preventScroll: true }); scrollTo(0, 0); }

@@ -2,6 +2,7 @@
 import { Refused, call } from "./api.js";
 import { toast } from "./ask.js";
 import { draftOf, editor } from "./editor.js";
+import { observerPath } from "./show.js";
 import { newestVersion } from "./versions.js";
 
 let draft = null;
@@ -36,7 +37,7 @@ async function send(forget, context) {
     const made = await call("POST", "/v1/observers", draft.definition);
     dropText();
     forget();
-    location.hash = `#/observers/${made.id}`;
+    location.hash = `#/${observerPath(made)}`;
     return;
   } catch (error) {
     if (error instanceof Refused && error.errors.length) draft.wrong = error.errors;

@@ -8,7 +8,7 @@ import { h } from "./dom.js";
 import { MODES } from "./editor.js";
 import { control } from "./schema.js";
 import { ownNamespace, readable } from "./session.js";
-import { empty } from "./show.js";
+import { empty, observerPath } from "./show.js";
 
 /** Members of the definition that a field of the form writes, beside those of the spec. */
 const POINTERS = ["/name", "/namespace", "/kind", "/pool", "/grace", "/retry", "/retry/first", "/retry/max", "/retry/reset_after", "/retry/every", "/retry/delays", "/retry/attempts", "/labels", "/priority", "/weight", "/limits", "/start_at", "/finish_at", "/start_within", "/attempt_timeout", "/schedule", "/windows", "/time_zone"];
@@ -111,7 +111,7 @@ async function send(members, isWhole, context) {
     const made = await call("POST", "/v1/observers", definition);
     dropText();
     draft = { ...CLEAN(), kind: draft.kind };
-    location.hash = `#/observers/${made.id}`;
+    location.hash = `#/${observerPath(made)}`;
     return;
   } catch (error) {
     if (error instanceof Invalid) error.others.forEach((it) => toast(it));

@@ -2,6 +2,7 @@
 import { call, get, query } from "./api.js";
 import { confirm } from "./ask.js";
 import { copyButton } from "./copy.js";
+import { forThisManager } from "./definition.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
@@ -23,7 +24,7 @@ export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("co
 
 function links(it) {
   const [, sort, name] = /^(observer|service|pool) (\S+)$/.exec(it.subject) ?? [];
-  const found = { observer: ["Open the observer", `#/observers/${encodeURIComponent(name)}`], service: ["Open the service", `#/services/${encodeURIComponent(name)}`], pool: ["Observers of the pool", `#/observers?pool=${encodeURIComponent(name)}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
+  const found = { observer: ["Open the observer", `#/observers/${name?.split("/").map(encodeURIComponent).join("/")}`], service: ["Open the service", `#/services/${encodeURIComponent(name)}`], pool: ["Observers of the pool", `#/observers?pool=${encodeURIComponent(name)}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
   return found ? h("a", { class: "button small", href: found[1] }, found[0]) : null;
 }
 
@@ -35,7 +36,7 @@ async function carryOut(it, cure, groups, context) {
 const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.needs));
 
 /** Each command with a button that copies it. */
-const copyable = (text) => text.split("`").map((part, at) => (at % 2 ? h("span", {}, h("code", {}, part), copyButton(part, "Copy", `Copy ${part}`)) : part));
+const copyable = (text) => text.split("`").map((part, at) => (at % 2 ? h("span", {}, h("code", {}, part), copyButton(forThisManager(part), "Copy", `Copy ${forThisManager(part)}`)) : part));
 
 function buttons(it, context) {
   const found = commands(it.cure).map((text) => ({ text, cure: cureOf(text) })).filter(({ cure }) => cure);

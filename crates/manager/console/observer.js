@@ -9,7 +9,7 @@ import { gap, isBound } from "./gap.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
 import { may, readable } from "./session.js";
-import { asker, counted, dated, duration, fact, number, pill, table, time, timed, what } from "./show.js";
+import { asker, counted, dated, duration, fact, number, observerPath, pill, table, time, timed, what } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
 import { SHOWN, versionsPanel } from "./versions.js";
 import { toYaml } from "./yaml.js";
@@ -19,11 +19,24 @@ const NEEDS = { logs: "logs:read", definition: "specs:read", versions: "specs:re
 const allowed = (tab) => may(NEEDS[tab]);
 const TABS = { logs: "Logs", runs: "Runs", definition: "Definition", versions: "Versions", events: "Events" };
 
-async function load({ parts, params }) {
-  const path = `/v1/observers/${encodeURIComponent(parts[1])}`;
-  const none = { items: [], total: 0 };
-  const [it, runs, events, versions] = await Promise.all([get(path), get(`${path}/runs`), get(`${path}/events`, { limit: EVENTS }), readable("specs:read", () => get(`${path}/versions`, { limit: SHOWN }), none)]);
-  const schedule = it.schedule ? await get(`${path}/schedule`, { next: 5 }) : null;
+const ID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
+/** The address that shows an observer, and its id: a deleted observer has no name. */
+let known = { path: null, id: null };
+
+function read(key, namespace) {
+  const path = `/v1/observers/${encodeURIComponent(key)}`, none = { items: [], total: 0 };
+  return Promise.all([get(path, { namespace }), get(`${path}/runs`, { namespace }), get(`${path}/events`, { namespace, limit: EVENTS }), readable("specs:read", () => get(`${path}/versions`, { namespace, limit: SHOWN }), none)]);
+}
+
+/** The address has `[namespace/]name`, or the id. */
+async function load({ path, parts: [, first, second], params }) {
+  const found = await read(second ?? first, second && first).catch((error) => {
+    if (error.status === 404 && known.path === path) return read(known.id);
+    throw error;
+  });
+  const [it, runs, events, versions] = found;
+  known = { path: observerPath(it), id: it.id };
+  const schedule = it.schedule ? await get(`/v1/observers/${encodeURIComponent(it.id)}/schedule`, { next: 5 }) : null;
   const kinds = may("observers:update") && may("specs:read") ? await loadEdit(it, params) : null;
   return { it, runs: runs.items, events, schedule, versions, kinds };
 }
@@ -136,4 +149,6 @@ function draw(data, { params }, context) {
   ];
 }
 
-export const observer = { name: "observer", title: "Observer", load, draw };
+const nameIn = ([, first, second]) => second ?? (ID.test(first) ? null : first);
+
+export const observer = { name: "observer", title: "Observer", load, draw, nameIn, address: ({ it }) => observerPath(it) };

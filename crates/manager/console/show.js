@@ -104,7 +104,10 @@ export function pager(words, next, { params }, context, note = "") {
     h("button", { type: "button", class: "button", disabled: !next, onclick: () => { context.set({ cursor: next }, false); scrollTo(0, 0); } }, further));
 }
 
-export const observerLink = (it) => h("a", { href: `#/observers/${encodeURIComponent(it.id)}` }, it.namespace && it.namespace !== "default" ? `${it.namespace}/${it.name}` : it.name);
+const isElsewhere = (it) => it.namespace && it.namespace !== "default";
+/** The address of the page of an observer: by its name, or by its id if it is deleted or might be. */
+export const observerPath = (it) => `observers/${it.status === undefined || it.status === "Deleted" ? it.id : `${isElsewhere(it) ? `${encodeURIComponent(it.namespace)}/` : ""}${encodeURIComponent(it.name)}`}`;
+export const observerLink = (it) => h("a", { href: `#/${observerPath(it)}` }, isElsewhere(it) ? `${it.namespace}/${it.name}` : it.name);
 
 export function empty(title, text, ...actions) {
   return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions.length ? h("p", { class: "row" }, ...actions) : null);

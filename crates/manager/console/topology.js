@@ -1,7 +1,7 @@
 // Services as boxes, observers as cells; a cell flies when its observer goes elsewhere.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { HEALTHS, bar, counted, empty, number, standing, state, word } from "./show.js";
+import { HEALTHS, bar, counted, empty, number, observerPath, standing, state, word } from "./show.js";
 
 const CELLS = 1000;
 /** Up to so many slots in all, free ones are drawn too. */
@@ -22,7 +22,7 @@ async function load({ params }) {
 
 const said = (it) => `${it.name} · ${word(standing(it))}${it.reason ? ` · ${it.reason}` : ""}`;
 /** If there are few cells, each is a link that the keyboard reaches; many links would make keyboard navigation slow. */
-const cell = (it, isLink) => (isLink ? h("a", { class: "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/observers/${it.id}` }) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
+const cell = (it, isLink) => (isLink ? h("a", { class: "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/${observerPath(it)}` }) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
 
 function cells(label, items, areLinks, free = 0) {
   const open = (event) => { const id = event.target.dataset.key; if (id) location.hash = `#/observers/${id}`; };
