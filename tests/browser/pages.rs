@@ -47,10 +47,17 @@ async fn pools_kinds_and_one_service_have_pages() {
     page.until_text("tbody", "paused").await;
     page.press("Resume").await;
     page.until_text("tbody", "open").await;
-    page.press("New single pool").await;
-    page.write("#dialog[open] input[name=name]", "feeds").await;
+    page.press("New pool").await;
+    page.write("#dialog[open] input[name=name]", "no pool").await;
+    page.confirm().await;
+    // The complaint stands at the field until the user changes it.
+    page.until_text("#asked-name-hint", "is not valid").await;
+    page.fill("#asked-name", "feeds").await;
+    page.until("no complaint", "!document.querySelector('#asked-name-hint').innerText").await;
+    page.run("document.querySelector('#asked-type').value = 'single'").await;
     page.confirm().await;
     page.until_text("tbody", "feeds").await;
+    page.until_text("tbody", "single").await;
     page.press("Delete").await;
     page.confirm().await;
     page.until("the pool to be gone", "!document.querySelector('tbody').innerText.includes('feeds')").await;

@@ -386,12 +386,8 @@ async fn the_page_of_rates_creates_changes_and_deletes_one() {
     page.until_text("dialog h2", "Rate openai").await;
     page.write("dialog input", "60 a minute").await;
     page.press("Set").await;
-    page.until_text("#toasts", "is not a rate: write it like “600 per 1m, burst 50”").await;
-    page.press("New rate").await;
-    page.write("dialog input", "openai").await;
-    page.press("Next").await;
-    page.until_text("dialog h2", "Rate openai").await;
-    page.write("dialog input", "600 per 1m, burst 50").await;
+    page.until_text("#asked-rate-hint", "is not a rate: write it like “600 per 1m, burst 50”").await;
+    page.fill("#asked-rate", "600 per 1m, burst 50").await;
     page.press("Set").await;
     page.until_text("table", "600 per 1m, burst 50").await;
     page.until_text("table", "30 of 30").await;
@@ -399,7 +395,8 @@ async fn the_page_of_rates_creates_changes_and_deletes_one() {
     page.until_text("dialog", "30 of 30 permits available").await;
     page.write("dialog input", "60 per 1m, burst 2").await;
     page.press("Set").await;
-    page.until_text("#toasts", "must be at least 3").await;
+    page.until_text("#asked-rate-hint", "must be at least 3").await;
+    page.press("Cancel").await;
     page.press("Delete").await;
     page.press("Delete openai").await;
     page.until_text("main", "No rates").await;

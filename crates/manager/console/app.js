@@ -1,6 +1,6 @@
 // Chooses the view that the address names, and keeps it drawn.
 import { Lost, Refused, get } from "./api.js";
-import { toast } from "./ask.js";
+import { dropComplaints, toast } from "./ask.js";
 import { isUtc, useUtc } from "./clock.js";
 import { h, patch } from "./dom.js";
 import { listen } from "./keys.js";
@@ -113,6 +113,7 @@ async function follow() {
   if (moved) {
     data = undefined;
     entitle();
+    dropComplaints();
     drawNav(route.parts[0]);
     menu(false);
     if (before) { patch(main, [skeleton()]); main.focus({ preventScroll: true }); scrollTo(0, 0); }

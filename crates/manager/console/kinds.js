@@ -19,7 +19,7 @@ const draw = ({ items }) => [
     { title: "Kind", class: "name", cell: link },
     { title: "Services", class: "n", cell: (it) => number(it.services) },
     { title: "Pools", cell: (it) => it.pools.join(", ") },
-    { title: "Members of the spec", class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
+    { title: "Fields", class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
     { title: "Description", class: "text spare", cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
   ], items),
 ];
@@ -48,7 +48,7 @@ function drawOne({ name, it, services, used }) {
       may("observers:create") ? h("div", { class: "row end" }, h("a", { class: "button primary", href: `#/create?kind=${encodeURIComponent(name)}` }, "New observer of this kind")) : null),
     ...paragraphs.map((text) => h("p", { class: "prose" }, coded(text.replaceAll("\n", " ")))),
     h("section", { class: "panel", key: "spec" }, h("h2", {}, "Spec"), all === null ? h("p", { class: "fine" }, "The services have sent no schema for this kind: it accepts any JSON.") : all.length === 0 ? h("p", { class: "fine" }, "This kind takes no arguments.") : table("Spec", [
-      { title: "Member", cell: (field) => h("code", {}, field.name) },
+      { title: "Field", cell: (field) => h("code", {}, field.name) },
       { title: "Type", cell: (field) => (field.choices ? field.choices.join(" | ") : field.shape) },
       { title: "Required", cell: (field) => (field.required ? "required" : "") },
       { title: "Default", cell: (field) => (field.fallback === undefined || field.fallback === null ? "" : h("code", {}, JSON.stringify(field.fallback))) },

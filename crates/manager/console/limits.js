@@ -1,6 +1,8 @@
 // Limits: the list, and one with the observers that use its places and those that wait for one.
 import { call, get } from "./api.js";
-import { confirm, notWhole } from "./ask.js";
+import { askChange, askForm } from "./ask-sent.js";
+import { confirm } from "./ask.js";
+import { asWhole } from "./create-check.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { bar, counted, empty, number, table } from "./show.js";
@@ -14,12 +16,11 @@ const use = (it) => isGroup(it) ? `${number(it.used)} in use, at most ${number(i
 const gauge = (it) => isGroup(it) ? h("span", { class: "fine" }, use(it)) : bar(it.used, it.max, use(it));
 
 /** Asks for a maximum and sets it; `lines` say what follows. */
-async function set(key, { max, enforce, lines, title }, context) {
-  const answer = await confirm({ title, action: "Set", danger: false, lines, input: { label: "Observers that may run at once", placeholder: String(max), check: notWhole } });
-  if (!answer) return;
-  const wanted = Number(answer.value);
-  await context.attempt(() => call("PUT", path(key), { max: wanted, enforce }), `At most ${counted(wanted, "observer")} of ${key} run at once.`);
-}
+const set = (key, { max, enforce, lines, title }, context) => askChange({
+  title, action: "Set", lines, fields: [{ name: "max", label: "Observers that may run at once", placeholder: String(max) }],
+  check: (typed) => { const wrong = asWhole(0, Infinity)(typed.max); return wrong ? { max: wrong } : {}; }, fieldOf: () => ["max"],
+  send: (typed) => call("PUT", path(key), { max: Number(typed.max), enforce }), done: (typed) => `At most ${counted(Number(typed.max), "observer")} of ${key} run at once.`,
+}, context);
 
 function change(it, context) {
   const ends = it.enforce ? "The limit is enforced: a lower maximum ends the observers that were created last." : "A lower maximum ends no observer.";
@@ -28,15 +29,15 @@ function change(it, context) {
 }
 
 async function add({ items }, context) {
-  const answer = await confirm({
-    title: "New limit", action: "Next", danger: false,
+  const answer = await askForm({
+    title: "New limit", action: "Next", check: ({ key }) => (key ? null : "a limit needs a key"),
     lines: ["Observers that name the key count towards the limit. A * at the end stands for each key that begins so."],
-    input: { label: "Key", placeholder: "account-42" },
+    fields: [{ name: "key", label: "Key", placeholder: "account-42" }],
   });
-  if (!answer?.value) return;
-  const known = items.find((it) => it.key === answer.value);
+  if (!answer) return;
+  const known = items.find((it) => it.key === answer.key);
   if (known) return change({ ...known, applies: known.key }, context);
-  return set(answer.value, { max: 1, enforce: false, title: `Maximum of ${answer.value}`, lines: [] }, context);
+  return set(answer.key, { max: 1, enforce: false, title: `Maximum of ${answer.key}`, lines: [] }, context);
 }
 
 async function remove(it, context) {

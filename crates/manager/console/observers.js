@@ -1,6 +1,7 @@
 // The list: one page at a time by cursor, the filter in the address, actions on what is ticked.
 import { call, forEach, get } from "./api.js";
-import { askForm, confirm, toast } from "./ask.js";
+import { askForm } from "./ask-sent.js";
+import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { columnMenu, columnsOf } from "./list-columns.js";
 import { COUNTS } from "./nav.js";

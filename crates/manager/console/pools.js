@@ -1,6 +1,7 @@
 // Pools: the used slots of each, and whether managers admit observers to it.
 import { call, get } from "./api.js";
-import { askForm, confirm } from "./ask.js";
+import { askChange } from "./ask-sent.js";
+import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
@@ -23,19 +24,21 @@ const actions = (it, context) => [
   smallButton(it.paused ? "Resume" : "Pause", `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, () => pause(it, context)),
   it.services === 0 ? smallButton("Delete", `Delete pool ${it.name}`, () => remove(it, context), true) : null];
 
-async function single(context) {
-  const answer = await askForm({ title: "New single pool", lines: ["All observers of a single pool run on one of its services and move together; the others stand by. You do not create other pools: services name their pools."],
-    fields: [{ name: "name", label: "Name", placeholder: "exchange" }], action: "Create", check: ({ name }) => (name ? null : "A pool needs a name.") });
-  if (answer) await context.attempt(() => call("PUT", path(answer.name), { single: true }), `Single pool ${answer.name} created.`);
-}
+const TYPES = [["shared", "shared: its observers run on all of its services"], ["single", "single: its observers run on one of its services, and move together"]];
+
+const create = (items, context) => askChange({
+  title: "New pool", lines: ["Services name the pool to which they belong; a pool also appears with its first service."], action: "Create", check: ({ name }) => (!name ? { name: "a pool needs a name" } : items.some((it) => it.name === name) ? { name: `pool ${name} exists` } : {}), fieldOf: () => ["name"],
+  fields: [{ name: "name", label: "Name", placeholder: "exchange" }, { name: "type", label: "Type", value: "shared", options: TYPES, hint: "the type does not change later; the other services of a single pool stand by" }],
+  send: ({ name, type }) => call("PUT", path(name), { single: type === "single" }), done: ({ name }) => `Pool ${name} created.`,
+}, context);
 
 const draw = ({ items }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Pools"), h("p", { class: "total" }, number(items.length)),
-    may("pools:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => single(context) }, "New single pool")) : null),
+    may("pools:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => create(items, context) }, "New pool")) : null),
   items.length === 0 ? empty("No pools", "A pool appears with its first service or observer.") : table("Pools", [
     { title: "Pool", class: "name", cell: (it) => h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name) },
     { title: "Admission", cell: (it) => state(it.paused ? "paused" : "open") },
-    { title: "Kind", cell: (it) => (it.single ? "single" : "shared") },
+    { title: "Type", cell: (it) => (it.single ? "single" : "shared") },
     { title: "Services", class: "n", cell: (it) => number(it.services) },
     { title: "Used", class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
     { title: "Held", class: "n", cell: (it) => `${number(it.held)} of ${number(it.capacity)}` },

@@ -1,6 +1,7 @@
 // Rates: how many permits of a key all services together may use, and who waits for them.
 import { call, get } from "./api.js";
-import { confirm, toast } from "./ask.js";
+import { askChange, askForm } from "./ask-sent.js";
+import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { bar, counted, empty, number, smallButton, table } from "./show.js";
@@ -13,26 +14,25 @@ const said = (it) => `${it.permits} per ${it.per}, burst ${it.burst}`;
 const left = (it) => `${number(it.available)} of ${counted(it.at_once, "permit")} available`;
 
 /** Asks for a rate in one line, as the list shows it, and sets it. */
-async function set(key, example, { title, lines }, context) {
-  const answer = await confirm({ title, lines, action: "Set", danger: false, input: { label: "Permits per time, and burst", placeholder: example } });
-  if (!answer) return;
-  const [, permits, per, burst] = FORM.exec(answer.value) ?? [];
-  if (!permits) { toast(`“${answer.value}” is not a rate: write it like “${example}”.`); return; }
-  await context.attempt(() => call("PUT", path(key), { permits: Number(permits), per, burst: Number(burst) }), `Rate ${key}: ${answer.value}.`);
-}
+const set = (key, example, { title, lines }, context) => askChange({
+  title, lines, action: "Set", fields: [{ name: "rate", label: "Permits per time, and burst", placeholder: example }],
+  check: ({ rate }) => (FORM.test(rate) ? {} : { rate: `“${rate}” is not a rate: write it like “${example}”` }), fieldOf: (pointer) => ["rate", pointer.slice(1)],
+  send: ({ rate }) => { const [, permits, per, burst] = FORM.exec(rate); return call("PUT", path(key), { permits: Number(permits), per, burst: Number(burst) }); },
+  done: ({ rate }) => `Rate ${key}: ${rate}.`,
+}, context);
 
 const change = (it, context) => set(it.key, said(it), {
   title: `Rate ${it.key}`, lines: [`${said(it)}. ${left(it)}, ${number(it.waiting)} waited for.`, "The new rate applies at once; permits that were granted stay valid for 2 s."],
 }, context);
 
 async function add(context) {
-  const answer = await confirm({
-    title: "New rate", action: "Next", danger: false,
+  const answer = await askForm({
+    title: "New rate", action: "Next", check: ({ key }) => (key ? null : "a rate needs a key"),
     lines: ["Code that names the key waits until it has a permit. All services together use no more permits than the rate allows."],
-    input: { label: "Key", placeholder: "openai" },
+    fields: [{ name: "key", label: "Key", placeholder: "openai" }],
   });
-  if (!answer?.value) return;
-  await set(answer.value, "600 per 1m, burst 50", { title: `Rate ${answer.value}`, lines: ["The burst is at least 2 s of the rate, and one permit more."] }, context);
+  if (!answer) return;
+  await set(answer.key, "600 per 1m, burst 50", { title: `Rate ${answer.key}`, lines: ["The burst is at least 2 s of the rate, and one permit more."] }, context);
 }
 
 async function remove(it, context) {

@@ -1,15 +1,16 @@
 // Safe mode: the switch that stops conclusions from silence.
 import { call, get } from "./api.js";
-import { askForm, confirm } from "./ask.js";
+import { askChange } from "./ask-sent.js";
+import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
 
-async function begin(context) {
-  const answer = await askForm({ title: "Begin safe mode?", lines: ["Managers then consider no service lost and republish no observer. Failover continues, but observers whose messages are missing run nowhere until safe mode ends."],
-    fields: [{ name: "reason", label: "Reason, for other operators", placeholder: "network maintenance until 14:00" }], action: "Begin safe mode" });
-  if (answer) await context.attempt(() => call("PUT", "/v1/safe-mode", { on: true, reason: answer.reason }), "Safe mode is on.");
-}
+const begin = (context) => askChange({
+  title: "Begin safe mode?", lines: ["Managers then consider no service lost and republish no observer. Failover continues, but observers whose messages are missing run nowhere until safe mode ends."],
+  fields: [{ name: "reason", label: "Reason, for other operators", placeholder: "network maintenance until 14:00" }], action: "Begin safe mode",
+  send: ({ reason }) => call("PUT", "/v1/safe-mode", { on: true, reason }), done: () => "Safe mode is on.",
+}, context);
 
 async function end(context) {
   if (await confirm({ title: "End safe mode?", lines: ["Managers again conclude from silence that services are lost, and republish observers whose messages are missing."], action: "End safe mode", danger: false })) await context.attempt(() => call("PUT", "/v1/safe-mode", { on: false }), "Safe mode is off.");

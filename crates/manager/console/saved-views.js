@@ -1,5 +1,6 @@
 // Saved views of the list of observers: a name for a filter, a sort order and columns, kept by this browser.
-import { askForm, confirm, toast } from "./ask.js";
+import { askForm } from "./ask-sent.js";
+import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { counted } from "./show.js";
 
