@@ -2,6 +2,7 @@
 import { Lost, Refused } from "./api.js";
 import { newDialog, toast } from "./ask.js";
 import { h } from "./dom.js";
+import { coded } from "./show.js";
 
 const LOOK_MS = 300;
 
@@ -42,11 +43,11 @@ function pressOnEnter(inputs, button) {
 /** The fields of a dialog, and the complaints about them: each stands below its field until the user changes the field. */
 function fieldsOf(fields, { line, lookAfter }) {
   const inputs = new Map(fields.map((it) => [it.name, inputOf(it)]));
-  const hints = new Map(fields.map((it) => [it.name, h("span", { id: `asked-${it.name}-hint`, class: "hint" }, it.hint ?? "")]));
+  const hints = new Map(fields.map((it) => [it.name, h("span", { id: `asked-${it.name}-hint`, class: "hint" }, coded(it.hint ?? ""))]));
   const said = h("p", { class: "bad", role: "alert" });
   const show = (name, text) => {
     const hint = fields.find((it) => it.name === name).hint ?? "";
-    hints.get(name).textContent = text ?? hint;
+    hints.get(name).replaceChildren(...coded(text ?? hint));
     hints.get(name).className = text ? "hint bad" : "hint";
     text ? inputs.get(name).setAttribute("aria-invalid", "true") : inputs.get(name).removeAttribute("aria-invalid");
   };

@@ -6,7 +6,7 @@ import { forThisManager } from "./definition.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
-import { empty, fact, number, state } from "./show.js";
+import { coded, empty, fact, number, state } from "./show.js";
 
 const ORDER = ["critical", "warning", "info"];
 
@@ -19,8 +19,6 @@ const CURES = [
 ];
 
 const commands = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, it]) => it);
-/** Formats text between backticks as code. */
-export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 
 function links(it) {
   const [, sort, name] = /^(observer|service|pool) (\S+)$/.exec(it.subject) ?? [];

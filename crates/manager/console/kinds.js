@@ -3,11 +3,10 @@ import { get } from "./api.js";
 import { copyButton } from "./copy.js";
 import { asCommand } from "./definition.js";
 import { h } from "./dom.js";
-import { coded } from "./doctor.js";
 import { COUNTS } from "./nav.js";
 import { fields } from "./schema.js";
 import { may, readable } from "./session.js";
-import { bar, counted, empty, number, state, table } from "./show.js";
+import { bar, coded, counted, empty, number, state, table } from "./show.js";
 import { toYaml } from "./yaml.js";
 
 const first = (text) => (text ?? "").split("\n\n")[0].replaceAll("\n", " ");

@@ -4,7 +4,7 @@ import { copyButton } from "./copy.js";
 import { asCommand, asCurl, ordered } from "./definition.js";
 import { ACTIONS, actOn } from "./observers.js";
 import { h } from "./dom.js";
-import { editPanel, isEditing, loadEdit } from "./edit.js";
+import { editPanel, hasDraft, isEditing, loadEdit } from "./edit.js";
 import { gap, isBound } from "./gap.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
@@ -37,8 +37,8 @@ async function load({ path, parts: [, first, second], params }) {
   const [it, runs, events, versions] = found;
   known = { path: observerPath(it), id: it.id };
   const schedule = it.schedule ? await get(`/v1/observers/${encodeURIComponent(it.id)}/schedule`, { next: 5 }) : null;
-  const kinds = may("observers:update") && may("specs:read") ? await loadEdit(it, params) : null;
-  return { it, runs: runs.items, events, schedule, versions, kinds };
+  const editing = may("observers:update") && may("specs:read") ? await loadEdit(it, params) : null;
+  return { it, runs: runs.items, events, schedule, versions, editing };
 }
 
 /** The actions that its status allows and the session permits. */
@@ -125,14 +125,14 @@ function header(it, context) {
   const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
   return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it),
     h("div", { class: "row end" },
-      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, "Edit") : null,
+      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, hasDraft(it) ? "Continue editing" : "Edit") : null,
       possible(it).filter((name) => name !== "delete").map(button),
       may("observers:create") && may("specs:read") ? h("a", { key: "clone", class: "button", href: `#/create?as=yaml&from=${it.id}` }, "Clone") : null,
       possible(it).includes("delete") ? button("delete") : null));
 }
 
 function draw(data, { params }, context) {
-  const { it, runs, schedule, versions, kinds } = data;
+  const { it, runs, schedule, versions, editing } = data;
   const asked = Object.hasOwn(TABS, params.get("tab") ?? "") ? params.get("tab") : "logs";
   const tab = allowed(asked) ? asked : "runs";
   const panel = { logs: () => logs(it, runs, context), runs: () => h("section", { class: "panel", key: "runs" }, h("h2", {}, "Runs, newest first"), runList(runs, it)), definition: () => definitionPanel(data), versions: () => versionsPanel(it, versions, params, context), events: () => eventsPanel(data) };
@@ -140,7 +140,7 @@ function draw(data, { params }, context) {
     header(it, context),
     it.last_error && it.status !== "Deleted" ? h("p", { class: "why", key: "error" }, h("span", { class: "bad" }, it.last_error), it.reason && it.reason !== it.last_error ? [" · ", timed(it.reason)] : "") : it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,
     it.progress ? h("p", { class: "why", key: "progress" }, it.progress) : null,
-    kinds && isEditing(it) ? editPanel(it, kinds, context) : null,
+    editing && isEditing(it) ? editPanel(it, editing, context) : null,
     stripPanel(runs, it, params, context),
     facts(it),
     timesPanel(it, schedule),

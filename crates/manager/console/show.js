@@ -90,6 +90,9 @@ export function bar(part, whole, label) {
 /** Who asked for it: the name that was given, else the address. */
 export const asker = (by) => by ? h("span", { title: [by.who, by.from, by.with].filter(Boolean).join(" · ") }, by.who ?? by.from ?? "unknown") : "";
 
+/** Formats text between backticks as code. */
+export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
+
 /** A fact in a list of them: its title and its value. */
 export const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
 

@@ -53,6 +53,7 @@ const FILES: &[File] = files! {
     "/console/create-form.js": "create-form.js", SCRIPT;
     "/console/create-text.js": "create-text.js", SCRIPT;
     "/console/create.js": "create.js", SCRIPT;
+    "/console/definition-fields.js": "definition-fields.js", SCRIPT;
     "/console/definition.js": "definition.js", SCRIPT;
     "/console/diff.js": "diff.js", SCRIPT;
     "/console/doctor.js": "doctor.js", SCRIPT;
