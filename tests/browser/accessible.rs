@@ -119,7 +119,7 @@ async fn every_page_is_accessible_in_both_themes() {
             page.run("document.querySelector('dialog[open]').close()").await;
         }
         page.view("#/rollouts").await;
-        page.press("Start rollout").await;
+        page.press("New rollout").await;
         page.until("its fields", "document.querySelector('#asked-patch')").await;
         found.extend(violations(&page, &format!("#asked-patch, {theme}")).await);
         page.run("document.querySelector('dialog[open]').close()").await;

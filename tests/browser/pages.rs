@@ -11,7 +11,7 @@ async fn findings_are_cured_and_safe_mode_is_switched() {
     cluster.manager().await;
     cluster.service("a", 10).await;
     let page = Browser::open(&format!("{}/#/safe-mode", cluster.api.url)).await;
-    page.press("Begin safe mode").await;
+    page.press("Switch safe mode on").await;
     page.write("#dialog input", "network").await;
     page.confirm().await;
     page.until_text("main", "Reason: network").await;
@@ -23,7 +23,7 @@ async fn findings_are_cured_and_safe_mode_is_switched() {
         "document.querySelector('#nav a[href=\"#/doctor\"] b')?.textContent === document.querySelector('.head .total').textContent",
     )
     .await;
-    page.press("End safe mode").await;
+    page.press("Switch safe mode off").await;
     page.confirm().await;
     cluster.api.until_read("/v1/safe-mode", |it: &SafeMode| !it.on).await;
     page.until(

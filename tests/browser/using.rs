@@ -346,11 +346,12 @@ async fn the_page_of_a_limit_shows_who_uses_it_and_changes_it() {
     page.view("#/limits").await;
     page.until_text("main", "No limits").await;
     page.press("New limit").await;
-    page.write("dialog input", "account-42").await;
-    page.press("Next").await;
-    page.until_text("dialog h2", "Maximum of account-42").await;
-    page.write("dialog input", "1").await;
-    page.press("Set").await;
+    page.write("#asked-key", "account 42").await;
+    page.write("#asked-max", "1").await;
+    page.confirm().await;
+    page.until_text("#asked-key-hint", "is not valid").await;
+    page.fill("#asked-key", "account-42").await;
+    page.confirm().await;
     page.until_text("table", "account-42").await;
     for name in ["first", "second"] {
         let body = json!({"name": name, "kind": "ticker", "limits": ["account-42"], "on_full": "queue"});
@@ -381,14 +382,12 @@ async fn the_page_of_rates_creates_changes_and_deletes_one() {
     page.view("#/rates").await;
     page.until_text("main", "No rates").await;
     page.press("New rate").await;
-    page.write("dialog input", "openai").await;
-    page.press("Next").await;
-    page.until_text("dialog h2", "Rate openai").await;
-    page.write("dialog input", "60 a minute").await;
-    page.press("Set").await;
+    page.write("#asked-key", "openai").await;
+    page.write("#asked-rate", "60 a minute").await;
+    page.confirm().await;
     page.until_text("#asked-rate-hint", "is not a rate: write it like “600 per 1m, burst 50”").await;
     page.fill("#asked-rate", "600 per 1m, burst 50").await;
-    page.press("Set").await;
+    page.confirm().await;
     page.until_text("table", "600 per 1m, burst 50").await;
     page.until_text("table", "30 of 30").await;
     page.press("Change").await;

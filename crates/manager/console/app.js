@@ -61,7 +61,7 @@ function refused(error) {
   const open = PAGES.find((it) => may(it.needs)) ?? PAGES[0];
   const after = error.status === 403 ? "Your role does not permit this request. " : "";
   patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title),
-    empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
+    empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, error.status === 404 && view.elsewhere ? h("a", { class: "button", href: view.elsewhere(route).href }, view.elsewhere(route).text) : null, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
 }
 
 /** Several addresses may lead to a page: the best one replaces the others. */

@@ -12,7 +12,7 @@ const ORDER = ["critical", "warning", "info"];
 
 /** Cures that the API offers: the command, and the label, the verb and the request of its button. */
 const CURES = [
-  { like: /^everwatch safe-mode off$/, word: () => "End safe mode", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
+  { like: /^everwatch safe-mode off$/, word: () => "Switch safe mode off", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
   { like: /^everwatch service capacity (\S+) (\d+)$/, word: (name, slots) => `Set ${name} to ${slots} slots`, needs: "services:operate", send: (name, slots) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: Number(slots) }) },
   { like: /^everwatch service (cordon|uncordon) (\S+)$/, word: (verb, name) => `${verb === "cordon" ? "Cordon" : "Uncordon"} ${name}`, needs: "services:operate", send: (verb, name) => call("POST", `/v1/services/${encodeURIComponent(name)}/${verb}`) },
   { like: /^everwatch observer (retry|pause|resume|restart) (?:-n (\S+) )?([\w.-]+)$/, word: (verb, _namespace, name) => `${verb[0].toUpperCase()}${verb.slice(1)} ${name}`, needs: "observers:operate", send: (verb, namespace, name) => call("POST", `/v1/observers/${encodeURIComponent(name)}/${verb}${namespace ? `?${query({ namespace })}` : ""}`) },

@@ -151,4 +151,7 @@ function draw(data, { params }, context) {
 
 const nameIn = ([, first, second]) => second ?? (ID.test(first) ? null : first);
 
-export const observer = { name: "observer", title: "Observer", load, draw, nameIn, address: ({ it }) => observerPath(it) };
+/** Where to look for an observer that the manager does not know. */
+const elsewhere = ({ parts }) => (nameIn(parts) ? { text: `Find observers like ${nameIn(parts)}`, href: `#/observers?q=${encodeURIComponent(nameIn(parts))}` } : { text: "Events of this observer", href: `#/events?observer=${encodeURIComponent(parts[1])}` });
+
+export const observer = { name: "observer", title: "Observer", load, draw, nameIn, elsewhere, address: ({ it }) => observerPath(it) };

@@ -5,9 +5,9 @@ import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { columnMenu, columnsOf } from "./list-columns.js";
 import { COUNTS } from "./nav.js";
-import { FILTERS, viewsBar } from "./saved-views.js";
+import { FILTERS, saveButton, viewsBar } from "./saved-views.js";
 import { may, readable } from "./session.js";
-import { HEALTHS, RESTS, counted, empty, number, observerLink, table, word } from "./show.js";
+import { HEALTHS, RESTS, countOf, counted, empty, number, observerLink, table, word } from "./show.js";
 
 const PAGE = 100;
 const TYPING_MS = 150;
@@ -24,6 +24,8 @@ async function load({ params }) {
   const filter = Object.fromEntries(FILTERS.map((name) => [name, name === "label" ? params.get(name)?.split(",").map((it) => it.trim()).filter(Boolean) : params.get(name)]));
   // A role may permit observers and nothing else: the list then lacks counts and choices.
   const none = { items: [] };
+  // Scheduled observers have the health waiting, too; here they are scheduled.
+  if (filter.health?.split(",").includes("waiting") && !filter.status) filter.status = "Created,Processing,OnDeleting";
   const [page, stats, kinds, pools, services] = await Promise.all([
     get("/v1/observers", { ...filter, cursor: params.get("cursor"), limit: PAGE }),
     readable("status:read", () => get("/v1/stats"), { observers: {}, health: {} }), readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none),
@@ -53,14 +55,16 @@ function typed(label, name, placeholder, params, context, id) {
 
 function filters({ page, stats, kinds, pools, services }, params, context) {
   const chosen = (name) => (params.get(name) ?? "").split(",").filter(Boolean);
+  // The manager counts all observers: beside another filter, these counts would mislead.
+  const isWhole = !FILTERS.some((it) => !["health", "status", "sort"].includes(it) && params.get(it));
   /** Only observers that are to run have a health: one sort of chip at a time. */
   const toggle = (name, it) => context.set({ health: "", status: "", [name]: (chosen(name).includes(it) ? chosen(name).filter((one) => one !== it) : [...chosen(name), it]).join(","), ...FRESH_PAGE });
   const chip = (name, it, count) => h("button", { key: it, type: "button", class: "chip", "data-status": it, "aria-pressed": String(chosen(name).includes(it)), onclick: () => toggle(name, it) },
-    word(it), may("status:read") ? h("b", {}, number(count ?? 0)) : null);
+    word(it), isWhole && may("status:read") ? h("b", {}, number(count)) : null);
   const reasons = [...new Set(page.items.map((it) => it.reason_code).filter(Boolean))].sort();
   return h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
     h("div", { class: "chips", role: "group", "aria-label": "Health and status" },
-      HEALTHS.map((it) => chip("health", it, stats.health[it])), RESTS.map((it) => chip("status", it, stats.observers[it]))),
+      HEALTHS.map((it) => chip("health", it, countOf(stats, it))), RESTS.map((it) => chip("status", it, countOf(stats, it)))),
     h("div", { class: "row fields" },
       typed("Name", "q", "part of a name   /", params, context, "search"),
       choice("Kind", "kind", kinds.map((it) => [it.name, it.name]), params, context),
@@ -184,12 +188,12 @@ function draw(data, { params }, context) {
     ? empty("No matches", "No observer matches this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
     : empty("No observer yet", ["Create one here, or on a terminal with: ", h("code", {}, "everwatch observer create hello --kind ticker")], may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null);
   return [
-    h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null, data.page.items.length ? columnMenu(params, data.page.items, context) : null),
+    h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null, saveButton(params, context), data.page.items.length ? columnMenu(params, data.page.items, context) : null),
     viewsBar(params, context),
     filters(data, params, context),
-    selection(context),
     data.page.items.length ? rows(data, params, context) : nothing,
     data.page.items.length ? pager(data, params, context) : null,
+    selection(context),
   ];
 }
 

@@ -10,14 +10,14 @@ import { COUNTS, someIncidents } from "./nav.js";
 import { problems, problemsPanel } from "./problems.js";
 import { spans } from "./range.js";
 import { may, readable } from "./session.js";
-import { bar, counted, empty, number, observersIn as total, table, word } from "./show.js";
+import { bar, countOf, counted, empty, number, observersIn as total, table, word } from "./show.js";
 
 const SHOWN = 5;
 /** A tile for each health; the others appear when an observer has them. */
 const TILES = [["running", "health"], ["restarting", "health"], ["waiting", "health"], ["moving", "health"], ["Paused", "status"], ["Failed", "status"]];
 /** The tiles with a line of the last 24 hours. */
 const LINES = { running: "running", moving: "nowhere" };
-const RARE = [["stopping", "health"], ["Completed", "status"]];
+const RARE = [["Scheduled", "status"], ["stopping", "health"], ["Completed", "status"]];
 
 async function load({ params }) {
   const [stats, pools, services, found, safeMode, parked, picture, past] = await Promise.all([
@@ -28,10 +28,10 @@ async function load({ params }) {
 }
 
 function headline({ stats }) {
-  const { running, restarting, waiting, moving } = stats.health, wanted = running + restarting + waiting + moving;
+  const { running, restarting, moving } = stats.health, wanted = running + restarting + countOf(stats, "waiting") + moving;
   const failed = stats.observers.Failed ?? 0;
   if (total(stats) === 0) return "No observers yet";
-  if (failed === 0 && running === wanted) return wanted === 1 ? "1 observer runs" : `All ${number(running)} observers run`;
+  if (failed === 0 && running === wanted) return wanted === 0 ? "No observer is meant to run now" : wanted === 1 ? "1 observer runs" : `All ${number(running)} observers run`;
   return `${number(running)} of ${number(wanted + failed)} observers run`;
 }
 
@@ -54,8 +54,8 @@ function nextFailure(pools) {
 /** Why some observers do not run, the free slots, and the failure tolerance. */
 function standing({ stats, pools }) {
   if (able(stats) === 0) return ["No service is active: no observer can run."];
-  const health = stats.health, failed = stats.observers.Failed ?? 0;
-  const parts = [health.restarting ? `${number(health.restarting)} restarting after errors` : null, health.waiting ? `${number(health.waiting)} waiting` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
+  const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = countOf(stats, "waiting");
+  const parts = [health.restarting ? `${number(health.restarting)} restarting after errors` : null, waiting ? `${number(waiting)} waiting` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
   const room = `${number(Math.max(stats.capacity - stats.held, 0))} of ${counted(stats.capacity, "slot")} free on ${counted(stats.services.active ?? 0, "active service")}`;
   return [...parts, room, nextFailure(pools)].filter(Boolean);
 }
@@ -70,8 +70,8 @@ function warnings({ stats, safeMode, parked, services }) {
   ].filter(Boolean);
 }
 
-function tiles({ stats: { observers, health }, past }) {
-  const count = (it) => health[it] ?? observers[it] ?? 0;
+function tiles({ stats, past }) {
+  const count = (it) => countOf(stats, it);
   const shown = [...TILES, ...RARE.filter(([it]) => count(it) > 0)];
   const tile = (it, filter, line) => h("li", { key: it },
     h("a", { href: `#/observers?${filter}=${it}`, "data-status": it, class: count(it) ? "" : "zero" },
@@ -97,7 +97,7 @@ const poolsPanel = ({ pools, stats }) => {
       { title: "Used", class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
       { title: "Held", class: "n", cell: (it) => number(it.held) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
-      { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
+      { title: "Waiting for a slot", class: "n", cell: (it) => number(it.waiting) },
     ], pools));
 };
 

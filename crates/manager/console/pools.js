@@ -43,7 +43,7 @@ const draw = ({ items }, _route, context) => [
     { title: "Used", class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
     { title: "Held", class: "n", cell: (it) => `${number(it.held)} of ${number(it.capacity)}` },
     { title: "Needed", class: "n", cell: (it) => number(it.needed) },
-    { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
+    { title: "Waiting for a slot", class: "n", cell: (it) => number(it.waiting) },
     { title: "Running", class: "n", cell: (it) => number(it.health.running ?? 0) },
     { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => (may("pools:write") ? actions(it, context) : "") },
   ], items),

@@ -2,10 +2,10 @@
 import { exact } from "./clock.js";
 import { h } from "./dom.js";
 
-/** The healthy one first; an observer that is not to run has none. */
+/** The healthy one first; an observer that is not to run has none. Scheduled observers are waiting for the API; the console shows them as scheduled. */
 export const HEALTHS = ["running", "restarting", "waiting", "moving", "stopping"];
 /** What an observer is that has no health. */
-export const RESTS = ["Paused", "Failed", "Completed"];
+export const RESTS = ["Scheduled", "Paused", "Failed", "Completed"];
 export const STATUSES = ["Processing", "Scheduled", "Created", "OnDeleting", "Paused", "Failed", "Completed"];
 const WORDS = { Processing: "Running", Scheduled: "Scheduled", Created: "Waiting", OnDeleting: "Deleting", Paused: "Paused", Failed: "Failed", Completed: "Completed", Deleted: "Deleted",
   running: "Running", restarting: "Restarting", waiting: "Waiting", moving: "Moving", stopping: "Stopping" };
@@ -72,8 +72,10 @@ export function tick() {
   }
 }
 
-/** Health where there is one, else the status. */
-export const standing = (it) => it.health ?? it.status;
+/** How many observers have this health, or this status; a scheduled one is not waiting. */
+export const countOf = ({ health, observers }, name) => (name === "waiting" ? Math.max((health.waiting ?? 0) - (observers.Scheduled ?? 0), 0) : health[name] ?? observers[name] ?? 0);
+/** Health where there is one, otherwise the status. */
+export const standing = (it) => (it.status === "Scheduled" ? it.status : it.health ?? it.status);
 const standingText = (it) => (it.health === "restarting" && it.restarts > 0 ? `${word("restarting")} · ${counted(it.restarts, "restart")}` : word(standing(it)));
 export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: it.reason || undefined },
   standingText(it));

@@ -24,7 +24,7 @@ export async function newToken(roles, context, namespace = "") {
   const made = await askChange({ title: "New token", lines: first, action: "Create", check: ({ name }) => (name ? {} : { name: "a token needs the name of its owner" }),
     send: (typed) => call("POST", "/v1/tokens", Object.fromEntries(Object.entries(typed).filter(([, value]) => value))), fields: [
     { name: "name", label: "Name of its owner", placeholder: "jane" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
-    { name: "namespace", label: "Namespace", value: namespace, hint: "if empty, the rights of the role hold in all namespaces" }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] }, context);
+    { name: "namespace", label: "Namespace", value: isGuarded() ? namespace : "", hint: "if empty, the rights of the role hold in all namespaces" }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] }, context);
   if (made) once(made);
 }
 
