@@ -31,7 +31,7 @@ const context = {
     for (const [name, value] of Object.entries(changes)) value ? params.set(name, value) : params.delete(name);
     const search = params.toString();
     const target = `#/${route.path}${search ? `?${search}` : ""}`;
-    if (replace) { history.replaceState(null, "", target); follow(); } else location.hash = target;
+    if (replace) { history.replaceState(history.state, "", target); follow(); } else location.hash = target;
   },
   /** Runs what a person asked for; a refusal is told. */
   async attempt(work, done) {
@@ -64,11 +64,35 @@ function refused(error) {
     empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, error.status === 404 && view.elsewhere ? h("a", { class: "button", href: view.elsewhere(route).href }, view.elsewhere(route).text) : null, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
 }
 
+/** The entry of the history that is open, and where each entry was scrolled to. */
+let entry = null;
+const places = new Map();
+/** Where to scroll after the first drawing of a page; null once that has happened. */
+let arriving = null;
+history.scrollRestoration = "manual";
+
+/** Remembers the place of the entry that is left. Returns the place of the entry that opens: the start, unless the user goes back to it. */
+function turnTo() {
+  if (entry !== null) places.set(entry, scrollY);
+  entry = history.state?.entry ?? null;
+  if (entry !== null) return places.get(entry) ?? 0;
+  entry = `${Date.now()}-${places.size}`;
+  history.replaceState({ entry }, "");
+  return 0;
+}
+
+function arrived() {
+  scrollTo(0, arriving);
+  // Typing starts in the first field; keys for pages would leave the form.
+  if (arriving === 0 && view.focus) document.querySelector(view.focus)?.focus({ preventScroll: true });
+  arriving = null;
+}
+
 /** Several addresses may lead to a page: the best one replaces the others. */
 function settle(path) {
   if (path === route.path) return;
   const search = route.params.toString();
-  history.replaceState(null, "", `#/${path}${search ? `?${search}` : ""}`);
+  history.replaceState(history.state, "", `#/${path}${search ? `?${search}` : ""}`);
   route = read();
   entitle();
 }
@@ -88,6 +112,7 @@ async function show() {
     if (view.address) settle(view.address(loaded));
     document.body.classList.remove("locked");
     draw();
+    if (arriving !== null) arrived();
     if (view.counts) tellCounts(view.counts(loaded, route));
     count();
   } catch (error) {
@@ -106,12 +131,13 @@ async function show() {
 const nowhere = { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("This page does not exist", "Check the address.", h("a", { class: "button", href: "#/" }, "Go to the overview"))] };
 
 async function follow() {
-  const before = route;
+  const before = route, place = turnTo();
   route = read();
   const moved = before?.path !== route.path;
   view = (route.parts[1] ? PAIRS[route.parts[0]] : undefined) ?? VIEWS[route.parts[0]] ?? nowhere;
   if (moved) {
     data = undefined;
+    arriving = place;
     entitle();
     dropComplaints();
     drawNav(route.parts[0]);
@@ -144,8 +170,8 @@ let standing = { lostAt: null };
 function tell(it) {
   standing = it;
   const pulse = document.getElementById("pulse");
-  pulse.dataset.state = it.lostAt !== null ? "lost" : it.streaming ? "live" : "polling";
-  pulse.lastElementChild.textContent = it.lostAt !== null ? "Offline" : it.streaming ? "Live" : "Polling";
+  pulse.dataset.state = it.lostAt !== null ? "lost" : it.isLate ? "late" : it.streaming ? "live" : "polling";
+  pulse.lastElementChild.textContent = it.lostAt !== null ? "Offline" : it.isLate ? "No answer yet" : it.streaming ? "Live" : "Polling";
   document.body.classList.toggle("stale", it.lostAt !== null);
   // Written once: an alert that counts along would be read out each second.
   if (it.lostAt !== null && lostBar.hidden) {

@@ -159,4 +159,4 @@ function draw({ kinds, pools, namespaces }, { params }, context) {
     h("p", { class: "row" }, h("button", { type: "submit", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { forget(); location.hash = "#/observers"; } }, "Cancel")))];
 }
 
-export const create = { name: "create", title: "New observer", load, draw };
+export const create = { name: "create", title: "New observer", load, draw, focus: "#new-name" };

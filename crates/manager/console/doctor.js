@@ -33,8 +33,12 @@ async function carryOut(it, cure, groups, context) {
 
 const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.needs));
 
-/** Each command with a button that copies it. */
-const copyable = (text) => text.split("`").map((part, at) => (at % 2 ? h("span", {}, h("code", {}, part), copyButton(forThisManager(part), "Copy", `Copy ${forThisManager(part)}`)) : part));
+/** The sentence, and below it each command with a button that copies it. */
+function cureText(text) {
+  const found = [...new Set(commands(text).filter((it) => it.startsWith("everwatch ")))];
+  const line = (it) => h("li", { key: it }, h("code", {}, it), copyButton(forThisManager(it), "Copy", `Copy ${forThisManager(it)}`));
+  return [coded(text), found.length ? h("ul", { class: "commands" }, found.map(line)) : ""];
+}
 
 function buttons(it, context) {
   const found = commands(it.cure).map((text) => ({ text, cure: cureOf(text) })).filter(({ cure }) => cure);
@@ -46,7 +50,7 @@ function buttons(it, context) {
 
 const finding = (it, context) => h("li", { class: "panel finding", key: `${it.code}-${it.subject}`, "data-state": it.severity },
   h("header", {}, h("h2", {}, it.what), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
-  h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(it.why)), fact("Cure", copyable(it.cure))),
+  h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(it.why)), fact("Cure", cureText(it.cure))),
   buttons(it, context));
 
 function draw({ items }, _route, context) {

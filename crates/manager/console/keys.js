@@ -27,7 +27,7 @@ export function help() {
 }
 
 /** Rows of tables, entries of lists, and cards. */
-const ROWS = "main tbody tr, main .incident-list > li, main .cards > li";
+const ROWS = "main tbody tr, main .incident-list > li, main .cards > li, main .boxes > li";
 /** The row that has the focus: redrawing the page keeps it. */
 const row = () => document.activeElement?.closest(ROWS);
 

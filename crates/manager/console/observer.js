@@ -135,7 +135,7 @@ function draw(data, { params }, context) {
   const { it, runs, schedule, versions, editing } = data;
   const asked = Object.hasOwn(TABS, params.get("tab") ?? "") ? params.get("tab") : "logs";
   const tab = allowed(asked) ? asked : "runs";
-  const panel = { logs: () => logs(it, runs, context), runs: () => h("section", { class: "panel", key: "runs" }, h("h2", {}, "Runs, newest first"), runList(runs, it)), definition: () => definitionPanel(data), versions: () => versionsPanel(it, versions, params, context), events: () => eventsPanel(data) };
+  const panel = { logs: () => logs(it, runs, params, context), runs: () => h("section", { class: "panel", key: "runs" }, h("h2", {}, "Runs, newest first"), runList(runs, it)), definition: () => definitionPanel(data), versions: () => versionsPanel(it, versions, params, context), events: () => eventsPanel(data) };
   return [
     header(it, context),
     it.last_error && it.status !== "Deleted" ? h("p", { class: "why", key: "error" }, h("span", { class: "bad" }, it.last_error), it.reason && it.reason !== it.last_error ? [" · ", timed(it.reason)] : "") : it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,

@@ -3,7 +3,7 @@ import { call, forEach, get } from "./api.js";
 import { askForm } from "./ask-sent.js";
 import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
-import { columnMenu, columnsOf } from "./list-columns.js";
+import { columnMenu, columnsOf, note } from "./list-columns.js";
 import { COUNTS } from "./nav.js";
 import { FILTERS, saveButton, viewsBar } from "./saved-views.js";
 import { may, readable } from "./session.js";
@@ -164,7 +164,7 @@ function rows({ page }, params, context) {
       title: h("input", { type: "checkbox", "aria-label": "Select this page", checked: all, indeterminate: some && !all, onchange: (event) => { page.items.forEach((it) => tick(it, event.target.checked)); context.redraw(); } }),
       class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
     },
-    { title: sorted("Name", "name", params, context), class: "name", cell: observerLink },
+    { title: sorted("Name", "name", params, context), class: "name", cell: (it) => [observerLink(it), h("span", { class: "under" }, note(it))] },
     ...columnsOf(params, page.items).map((it) => ({ title: it.sort ? sorted(it.title, it.sort, params, context) : it.title, class: it.class, cell: it.cell })),
   ], page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
 }

@@ -34,9 +34,15 @@ async function remove(it, context) {
 
 const where = (grant) => ["namespaces", "pools", "kinds"].filter((name) => grant[name]).map((name) => `${name}: ${grant[name].join(", ")}`).join(" · ") || "everywhere";
 
+/** The actions of each resource: a verb is `resource:action`. */
+function byResource(verbs) {
+  const of = Map.groupBy(verbs, (verb) => (verb === "*" ? "everything" : verb.startsWith("*:") ? "every resource" : verb.split(":")[0]));
+  return [...of].map(([resource, all]) => h("div", { key: resource }, h("dt", {}, resource), h("dd", {}, all.map((verb) => h("span", { class: "tag", title: verb }, verb === "*" ? "every action" : verb.split(":")[1] === "*" ? "every action" : verb.split(":")[1])))));
+}
+
 const panel = (it, context) => h("section", { class: "panel", key: it.name },
   h("header", {}, h("h2", {}, it.name), h("span", { class: "fine" }, it.built_in ? "built in" : ""), it.built_in || !may("roles:write") ? null : h("span", { class: "row end" }, smallButton("Edit", `Edit ${it.name}`, () => edit(it, [], context)), smallButton("Delete", `Delete ${it.name}`, () => remove(it, context), true))),
-  it.grants.map((grant, at) => h("div", { key: String(at) }, h("p", { class: "fine" }, where(grant)), h("p", {}, grant.verbs.map((verb) => h("span", { class: "tag" }, verb))))));
+  it.grants.map((grant, at) => h("div", { key: String(at) }, h("p", { class: "fine" }, where(grant)), h("dl", { class: "verbs" }, byResource(grant.verbs)))));
 
 const draw = ({ items }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Roles"), h("p", { class: "total" }, number(items.length)), may("roles:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => edit(null, items.map((it) => it.name), context) }, "New role")) : null),

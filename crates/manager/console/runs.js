@@ -4,7 +4,8 @@ import { h, s } from "./dom.js";
 import { gap, gapText, isBound } from "./gap.js";
 import { room } from "./lanes.js";
 import { SPANS, scale, ticks } from "./lanes-scale.js";
-import { counted, duration, number, time } from "./show.js";
+import { may } from "./session.js";
+import { counted, duration, number, observerPath, time } from "./show.js";
 
 const RUNS = 30;
 const ROW = 20, BETWEEN = 8, TOP = 10, FOOT = 24;
@@ -69,7 +70,7 @@ export function runList(runs, it) {
     return h("li", { key: String(run.epoch), "data-now": runsNow(run, at, it) ? "yes" : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
       h("p", {}, h("strong", {}, serviceOf(run)), " ", h("span", { class: "how" }, ending(run, at, it))),
       h("p", { class: "fine", title: exact(run.started_at) }, "started ", time(run.started_at), lasted ? `, ran for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} attempts` : "",
-        run.gap_ms !== null ? [", after a gap of ", gap(run.gap_ms, isBound(run))] : "", ` · epoch ${run.generation}.${run.acquisitions}`));
+        run.gap_ms !== null ? [", after a gap of ", gap(run.gap_ms, isBound(run))] : "", ` · epoch ${run.generation}.${run.acquisitions}`, may("logs:read") ? [" · ", h("a", { href: `#/${observerPath(it)}?run=${run.epoch_string}`, "aria-label": `Log of run ${run.epoch_string}` }, "Log")] : ""));
   };
   const waits = { Created: it.waiting ? " for a slot" : " in the queue of its pool", Scheduled: " for its start" };
   return h("ol", { class: "timeline" },

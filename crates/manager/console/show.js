@@ -58,6 +58,13 @@ export function timed(text) {
   return [before, time(found[0]), timed(text.slice(found.index + found[0].length))];
 }
 
+/** The same as plain text, for a tooltip. */
+export function timedText(text) {
+  const found = MOMENT.exec(text ?? "");
+  if (!found) return text ?? "";
+  return `${text.slice(0, found.index).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word))}${ago(found[0])}${timedText(text.slice(found.index + found[0].length))}`;
+}
+
 /** The text of an event: its times may be past, thus they are exact. */
 export function dated(text) {
   const found = MOMENT.exec(text ?? "");
