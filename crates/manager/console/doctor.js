@@ -22,7 +22,7 @@ const commands = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, it]) => it);
 
 function links(it) {
   const [, sort, name] = /^(observer|service|pool) (\S+)$/.exec(it.subject) ?? [];
-  const found = { observer: ["Open the observer", `#/observers/${name?.split("/").map(encodeURIComponent).join("/")}`], service: ["Open the service", `#/services/${encodeURIComponent(name)}`], pool: ["Observers of the pool", `#/observers?pool=${encodeURIComponent(name)}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
+  const found = { observer: ["Open the observer", `#/observers/${name?.split("/").map(encodeURIComponent).join("/")}`], service: ["Open the service", `#/services/${encodeURIComponent(name)}`], pool: ["Open the pool", `#/pools/${encodeURIComponent(name)}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
   return found ? h("a", { class: "button small", href: found[1] }, found[0]) : null;
 }
 
@@ -33,11 +33,14 @@ async function carryOut(it, cure, groups, context) {
 
 const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.needs));
 
+/** A sentence begins with a capital letter, a command does not. */
+const begun = (text) => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+
 /** The sentence, and below it each command with a button that copies it. */
 function cureText(text) {
   const found = [...new Set(commands(text).filter((it) => it.startsWith("everwatch ")))];
   const line = (it) => h("li", { key: it }, h("code", {}, it), copyButton(forThisManager(it), "Copy", `Copy ${forThisManager(it)}`));
-  return [coded(text), found.length ? h("ul", { class: "commands" }, found.map(line)) : ""];
+  return [coded(begun(text)), found.length ? h("ul", { class: "commands" }, found.map(line)) : ""];
 }
 
 function buttons(it, context) {
@@ -50,7 +53,7 @@ function buttons(it, context) {
 
 const finding = (it, context) => h("li", { class: "panel finding", key: `${it.code}-${it.subject}`, "data-state": it.severity },
   h("header", {}, h("h2", {}, it.what), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
-  h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(it.why)), fact("Cure", cureText(it.cure))),
+  h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(begun(it.why))), fact("Cure", cureText(it.cure))),
   buttons(it, context));
 
 function draw({ items }, _route, context) {

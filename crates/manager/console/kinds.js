@@ -39,7 +39,7 @@ function example(it, all) {
 
 function drawOne({ name, it, services, used }) {
   const crumb = h("p", { class: "crumb" }, h("a", { href: "#/kinds" }, "Kinds"));
-  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), empty("No living service offers this kind", "Observers of this kind wait until a service that offers it runs.", h("a", { class: "button", href: `#/observers?kind=${encodeURIComponent(name)}` }, "Its observers"))];
+  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), empty("No service offers this kind", used.total ? `${counted(used.total, "observer")} of this kind ${used.total === 1 ? "waits" : "wait"} until a service that offers it runs.` : "No observer has this kind. Check the name, or start a service that offers it.", used.total ? h("a", { class: "button", href: `#/observers?kind=${encodeURIComponent(name)}` }, "Its observers") : h("a", { class: "button", href: "#/kinds" }, "Kinds"))];
   const all = fields(it.schema), sample = example(it, all);
   const paragraphs = (it.schema?.description ?? "").split("\n\n").filter(Boolean);
   return [

@@ -36,11 +36,12 @@ export function scale(picture, width, left, right) {
   return { since, until, x, at, left, right: width - right };
 }
 
-/** The ticks of an axis, from its end to its start: `at`, and the text `ago` in the unit of the whole axis. `isFine`: some are between two minutes. */
-export function ticks({ since, until }, most) {
+/** The ticks of an axis, from its end to its start: `at`, and the text `ago` in the unit of the whole axis. `isFine`: some are between two minutes. Those of a span in the past are at round times. */
+export function ticks({ since, until }, most, isPast = false) {
   const step = STEPS_MS.find((it) => (until - since) / it <= most) ?? STEPS_MS.at(-1);
   const written = unitOf(step, until - since);
-  return Array.from({ length: Math.floor((until - since) / step) + 1 }, (_, index) => ({ at: until - index * step, ago: index ? `−${written(index * step)}` : "now", isFine: step < MINUTE_MS }));
+  const last = isPast ? Math.floor(until / step) * step : until;
+  return Array.from({ length: Math.floor((last - since) / step) + 1 }, (_, index) => ({ at: last - index * step, ago: index ? `−${written(index * step)}` : "now", isFine: step < MINUTE_MS }));
 }
 
 const MINUTE_MS = 60000, HOUR_MS = 3600000;

@@ -61,7 +61,7 @@ function facts(it) {
   const all = [
     ["Kind", h("a", { href: `#/kinds/${encodeURIComponent(it.kind)}` }, it.kind)],
     it.namespace === "default" ? null : ["Namespace", it.namespace],
-    ["Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)],
+    ["Pool", h("a", { href: `#/pools/${encodeURIComponent(it.pool)}` }, it.pool)],
     ["Service", it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "none"],
     [it.health === "running" ? "Running since" : "Last started", time(it.started_at)],
     ["Created", time(it.created_at)],

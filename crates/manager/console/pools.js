@@ -17,10 +17,11 @@ async function pause(it, context) {
 
 async function remove(it, context) {
   const lines = ["The manager refuses this while the pool has services or observers, or is listed in manager.pools. It also deletes the work queue of the pool."];
-  if (await confirm({ title: `Delete pool ${it.name}?`, lines, action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", path(it.name)), `Pool ${it.name} deleted.`);
+  if (await confirm({ title: `Delete pool ${it.name}?`, lines, action: `Delete ${it.name}` })) await context.attempt(async () => { await call("DELETE", path(it.name)); location.hash = "#/pools"; }, `Pool ${it.name} deleted.`);
 }
 
-const actions = (it, context) => [
+/** The buttons of a pool. */
+export const actions = (it, context) => [
   smallButton(it.paused ? "Resume" : "Pause", `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, () => pause(it, context)),
   it.services === 0 ? smallButton("Delete", `Delete pool ${it.name}`, () => remove(it, context), true) : null];
 
@@ -36,7 +37,7 @@ const draw = ({ items }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Pools"), h("p", { class: "total" }, number(items.length)),
     may("pools:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => create(items, context) }, "New pool")) : null),
   items.length === 0 ? empty("No pools", "A pool appears with its first service or observer.") : table("Pools", [
-    { title: "Pool", class: "name", cell: (it) => h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name) },
+    { title: "Pool", class: "name", cell: (it) => h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name) },
     { title: "Admission", cell: (it) => state(it.paused ? "paused" : "open") },
     { title: "Type", cell: (it) => (it.single ? "single" : "shared") },
     { title: "Services", class: "n", cell: (it) => number(it.services) },

@@ -29,7 +29,7 @@ const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2"
   h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${number(it.free)} free${it.capacity_set ? ", set by an operator" : ""}${it.weight_max > 1 ? `, greatest weight ${number(it.weight_max)}` : ""}`)),
   bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
   it.drain ? progress(it.drain) : null, it.stalled.length ? stalls(it) : null, it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, timed(it.unconfirmed)) : null,
-  h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)), vitals(it),
+  h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/pools/${encodeURIComponent(it.pool)}` }, it.pool)), vitals(it),
     fact("Kinds", it.kinds.map((kind) => h("a", { class: "tag", href: `#/kinds/${encodeURIComponent(kind)}` }, kind))), Object.keys(it.labels).length ? fact("Labels", Object.entries(it.labels).map(([key, value]) => h("span", { class: "tag" }, `${key}=${value}`))) : null));
 
 const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h("header", {}, h("h2", {}, "Observers"), h("span", { class: "fine" }, number(held.total)), h("a", { class: "quiet end", href: `#/observers?service=${it.id}` }, "As a list")),

@@ -126,7 +126,7 @@ function draw({ living, over, total }, { params }, context) {
   const sorted = arranged(living, params), asCards = living.length <= CARDS;
   const late = over.toSorted((a, b) => b.modified_at.localeCompare(a.modified_at)).slice(0, 20);
   return [
-    h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, `${number(living.length)} living`),
+    h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, number(living.length)),
       living.length > 1 && may("services:operate") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance")) : null),
     living.length === 0 ? empty("No services", ["Observers wait for a service. Start one with: ", h("code", {}, "everwatch run service")]) : asCards ? h("ul", { class: "cards" }, sorted.map((it) => card(it, context))) : rows(sorted, params, context),
     sorted.length > ROWS ? h("p", { class: "fine" }, `${number(ROWS)} of ${counted(sorted.length, "service")} shown.`) : null,

@@ -1,6 +1,7 @@
 // How numbers, times and states are written, the same in every view.
 import { exact } from "./clock.js";
 import { h } from "./dom.js";
+import { term } from "./terms.js";
 
 /** The healthy one first; an observer that is not to run has none. Scheduled observers are waiting for the API; the console shows them as scheduled. */
 export const HEALTHS = ["running", "restarting", "waiting", "moving", "stopping"];
@@ -103,7 +104,7 @@ export const asker = (by) => by ? h("span", { title: [by.who, by.from, by.with].
 export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 
 /** A fact in a list of them: its title and its value. */
-export const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
+export const fact = (title, value) => h("div", { key: title }, h("dt", {}, term(title)), h("dd", {}, value));
 
 /** A button in a row; `label` also says which row it is. */
 export const smallButton = (text, label, onclick, isDanger = false) => h("button", { type: "button", class: isDanger ? "button small danger" : "button small", "aria-label": label, onclick }, text);
@@ -147,7 +148,7 @@ export function table(caption, columns, items, rowOf = () => ({})) {
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, columns.map((it) => h("th", { scope: "col", class: it.class }, it.title)))),
+      h("thead", {}, h("tr", {}, columns.map((it) => h("th", { scope: "col", class: it.class }, typeof it.title === "string" ? term(it.title) : it.title)))),
       h("tbody", {}, items.map((item) => h("tr", { key: String(item.id ?? item.name ?? item.key ?? item.epoch), ...rowOf(item) },
         columns.map((it) => h("td", { class: it.class }, it.cell(item))))))));
 }
