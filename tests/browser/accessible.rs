@@ -18,7 +18,7 @@ const AXE: &str = r"
     axe.run(document, { runOnly: { type: 'tag', values }, resultTypes: ['violations'] })
       .then((found) => done(lines(found)), (error) => done([`axe-core failed: ${error}`]));";
 
-const VIEWS: [&str; 32] = [
+const VIEWS: [&str; 34] = [
     "#/",
     "#/?group=pool",
     "#/observers",
@@ -33,9 +33,11 @@ const VIEWS: [&str; 32] = [
     "#/services/a",
     "#/topology",
     "#/incidents",
+    "#/incidents?show=handovers",
     "#/events",
     "#/events?observer=stead&span=1h",
     "#/pools",
+    "#/pools/default",
     "#/kinds",
     "#/kinds/exec",
     "#/limits",

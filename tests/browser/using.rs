@@ -60,6 +60,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
         "#/services/a",
         "#/incidents",
         "#/pools",
+        "#/pools/default",
         "#/kinds",
         "#/kinds/http",
         "#/namespaces",

@@ -16,7 +16,7 @@ const use = (it) => isGroup(it) ? `${number(it.used)} in use, at most ${number(i
 const gauge = (it) => isGroup(it) ? h("span", { class: "fine" }, use(it)) : bar(it.used, it.max, use(it));
 
 const said = (key, max) => `At most ${counted(Number(max), "observer")} of ${key} run at once.`;
-const wrongMax = (max) => { const wrong = asWhole(0, Infinity)(max); return wrong ? { max: wrong } : {}; };
+const wrongMax = (max) => { const wrong = max ? asWhole(0, Infinity)(max) : "write a whole number"; return wrong ? { max: wrong } : {}; };
 
 /** Asks for a maximum and sets it; `lines` say what follows. */
 const set = (key, { max, enforce, lines, title }, context) => askChange({

@@ -16,7 +16,7 @@ const left = (it) => `${number(it.available)} of ${counted(it.at_once, "permit")
 /** Asks for a rate in one line, as the list shows it, and sets it. */
 const EXAMPLE = "600 per 1m, burst 50";
 const fieldFor = (placeholder) => ({ name: "rate", label: "Permits per time, and burst", placeholder });
-const wrongRate = (rate, example) => (FORM.test(rate) ? {} : { rate: `“${rate}” is not a rate: write it like “${example}”` });
+const wrongRate = (rate, example) => (FORM.test(rate) ? {} : { rate: rate ? `“${rate}” is not a rate: write it like “${example}”` : `write a rate like “${example}”` });
 /** Complaints about the address are about the key. */
 const fieldOf = (pointer) => (pointer ? ["rate", pointer.slice(1)] : ["key"]);
 
@@ -57,7 +57,7 @@ const draw = ({ items, total }, _, context) => [
     { title: "Available", class: "progress", cell: (it) => bar(it.available, it.at_once, left(it)) },
     { title: "Permits", class: "n", cell: (it) => `${number(it.available)} of ${number(it.at_once)}` },
     { title: "Waited for", class: "n", cell: (it) => number(it.waiting) },
-    { title: "", cell: (it) => actions(it, context) },
+    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, context) },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)} of ${counted(total, "rate")} are shown.`) : null,
 ];
