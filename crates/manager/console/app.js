@@ -197,6 +197,7 @@ function nextTheme() {
 
 function zone(utc) {
   useUtc(utc);
+  document.getElementById("zone").textContent = `Times: ${utc ? "UTC" : "local"}`;
   document.getElementById("utc").setAttribute("aria-pressed", String(utc));
   document.getElementById("local").setAttribute("aria-pressed", String(!utc));
   draw();
@@ -213,6 +214,7 @@ const palette = () => openPalette(commands);
 theme(THEMES.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "system");
 zone(isUtc());
 document.getElementById("theme").onclick = nextTheme;
+document.getElementById("zone").onclick = () => zone(!isUtc());
 document.getElementById("utc").onclick = () => zone(true);
 document.getElementById("local").onclick = () => zone(false);
 document.getElementById("find").onclick = palette;

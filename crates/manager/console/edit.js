@@ -55,14 +55,15 @@ function conflict(it, context) {
 export async function loadEdit(it, params) {
   const mode = params.get("edit");
   if (!mode) return null;
-  if (draft?.id !== it.id || (draft.version !== it.definition_version && !hasDraft(it))) await begin(it.id, ["form", "yaml", "json"].includes(mode) ? mode : "form");
+  const isOurs = draft?.id === it.id;
+  if (!isOurs || (draft.version !== it.definition_version && !hasDraft(it))) await begin(it.id, isOurs ? draft.mode : ["form", "yaml", "json"].includes(mode) ? mode : "form");
   const none = { items: [] };
   const [kinds, pools] = await Promise.all([readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none)]);
   return { kinds: kinds.items, pools: pools.items };
 }
 
 /** Whether a draft of this observer waits, because the user has left it. */
-export const hasDraft = (it) => draft?.id === it.id && Object.keys(mergePatch(draft.before, draft.definition)).length > 0;
+export const hasDraft = (it) => draft?.id === it.id && (draft.unreadable !== null || Object.keys(mergePatch(draft.before, draft.definition)).length > 0);
 
 export const editPanel = (it, known, context) => editor(draft, known, {
   title: `Edit ${it.name}`, word: `Save version ${it.definition_version + 1}`, save: () => save(it, context),

@@ -54,8 +54,8 @@ async function loadOne({ parts: [, from, since] }) {
   const until = new Date(Math.min(untilOf(it) + 2 * AROUND_MS, Date.now())).toISOString();
   const [picture, services, starts] = await Promise.all([
     get("/v1/timeline", { since: new Date(Math.max(at - AROUND_MS, earliest())).toISOString(), until, columns: columns(), service: [from, ...Object.keys(it.to)] }),
-    readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), get("/v1/events", { type: "started", details: true, limit: MOVED })]);
-  const within = (event) => event.gap_ms !== null && Date.parse(event.at) >= at - 1000 && Date.parse(event.at) <= untilOf(it) + 1000 && event.service?.name in it.to;
+    readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), get("/v1/events", { type: "started", details: true, since: new Date(at - 1000).toISOString(), until: new Date(untilOf(it) + 1000).toISOString(), limit: MOVED })]);
+  const within = (event) => event.gap_ms !== null && event.service?.name in it.to;
   return { from, it, picture, services: services.items, moves: starts.items.filter(within) };
 }
 
@@ -64,7 +64,7 @@ export const capacities = (services) => new Map(services.filter((it) => !it.is_d
 const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Moved to"), h("ul", { class: "flow" },
   Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`), h("span", { class: "n" }, number(count))))));
 
-const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "This page reads only the newest events, and the events of these moves are older.") : table("Observers that moved", [
+const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "The events of these moves are no longer stored.") : table("Observers that moved", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
   { title: "To", cell: (event) => event.service?.name ?? "" },
   { title: "Gap", class: "n", cell: (event) => gap(event.gap_ms, isBound(event)) },

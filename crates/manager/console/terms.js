@@ -10,7 +10,6 @@ const TERMS = {
   "Last heartbeat": "when the service last gave a sign of life",
   "Loop lag": "how late the service runs its timers: code that blocks a thread makes it grow",
   Needed: "slots that all observers of the pool need",
-  Overlap: "whether a new run may start before the previous one has certainly ended",
   Slots: "how many observers the services may run at once; an observer of weight n takes n slots",
   "Parked messages": "messages that no manager could read or apply; they are kept until you send them back or discard them",
   Pace: "how many observers of the batch have ended in a minute",
