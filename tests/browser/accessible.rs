@@ -18,7 +18,7 @@ const AXE: &str = r"
     axe.run(document, { runOnly: { type: 'tag', values }, resultTypes: ['violations'] })
       .then((found) => done(lines(found)), (error) => done([`axe-core failed: ${error}`]));";
 
-const VIEWS: [&str; 32] = [
+const VIEWS: [&str; 34] = [
     "#/",
     "#/?group=pool",
     "#/observers",
@@ -33,9 +33,11 @@ const VIEWS: [&str; 32] = [
     "#/services/a",
     "#/topology",
     "#/incidents",
+    "#/incidents?show=handovers",
     "#/events",
     "#/events?observer=stead&span=1h",
     "#/pools",
+    "#/pools/default",
     "#/kinds",
     "#/kinds/exec",
     "#/limits",
@@ -119,7 +121,7 @@ async fn every_page_is_accessible_in_both_themes() {
             page.run("document.querySelector('dialog[open]').close()").await;
         }
         page.view("#/rollouts").await;
-        page.press("Start rollout").await;
+        page.press("New rollout").await;
         page.until("its fields", "document.querySelector('#asked-patch')").await;
         found.extend(violations(&page, &format!("#asked-patch, {theme}")).await);
         page.run("document.querySelector('dialog[open]').close()").await;

@@ -30,10 +30,20 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     // The schema says so before anything is saved.
     page.until_text("#spec-every-hint", "is not a duration").await;
     page.until("still nothing to save", "document.querySelector('#save').disabled").await;
+    // The form has the fields of the form for a new observer.
+    page.fill("#edit-priority", "500").await;
+    page.until_text("#edit-priority-hint", "is not a whole number from -100 to 100").await;
+    page.fill("#edit-priority", "0").await;
     page.fill("#spec-every", "2s").await;
     page.until_text(".diff ins", "every: 2s").await;
     page.until_text(".diff del", "every: 1s").await;
     page.until("the check to pass", "!document.querySelector('#save').disabled").await;
+    // The draft waits while the user looks elsewhere.
+    page.view("#/topology").await;
+    page.until_text("h1", "Topology").await;
+    page.view("#/observers/one").await;
+    page.press("Continue editing").await;
+    page.until_text(".diff ins", "every: 2s").await;
     page.press("Save version 2").await;
     let changed = api.until_observer("one", |it| it.definition_version == 2).await;
     assert_eq!(changed.spec, json!({"every": "2s"}));
@@ -98,6 +108,12 @@ async fn a_new_observer_keeps_its_values_from_the_form_to_a_text_and_back() {
     // The form has no field for this member: it asks before it drops it.
     page.press("YAML").await;
     page.until("the text", "document.querySelector('#definition')?.value.includes('every: 2s')").await;
+    // A misspelt member is found while the user types.
+    retype(&page, "it.value + 'prioritty: 5\\n'").await;
+    page.until_text(".notice", "/prioritty is not a member of an observer").await;
+    retype(&page, "it.value.replace('prioritty: 5\\n', '')").await;
+    // A reload does not lose the text.
+    page.reopened("document.querySelector('#definition')?.value.includes('every: 2s')").await;
     retype(&page, "it.value + 'desired: paused\\n'").await;
     page.press("Form").await;
     page.until_text("#dialog", "desired").await;

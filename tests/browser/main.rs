@@ -6,6 +6,7 @@ mod accessible;
 mod browser;
 mod editing;
 mod failing;
+mod finding_back;
 mod login;
 mod logs;
 mod looking;

@@ -64,7 +64,7 @@ async fn tiles_show_the_last_day_with_words_for_those_who_see_no_drawing() {
     .await;
     let gap = "observers of one service ran nowhere at once";
     page.until("the words for the gap", &format!("{}.includes('{gap}')", said("moving"))).await;
-    page.until("the bar of the gap", "document.querySelector('.spark .bad')").await;
+    page.until("the bar of the gap", "document.querySelector('.spark .stem')").await;
     page.run(&point_at("running")).await;
     page.until(
         "the number and the time",

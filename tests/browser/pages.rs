@@ -11,7 +11,7 @@ async fn findings_are_cured_and_safe_mode_is_switched() {
     cluster.manager().await;
     cluster.service("a", 10).await;
     let page = Browser::open(&format!("{}/#/safe-mode", cluster.api.url)).await;
-    page.press("Begin safe mode").await;
+    page.press("Switch safe mode on").await;
     page.write("#dialog input", "network").await;
     page.confirm().await;
     page.until_text("main", "Reason: network").await;
@@ -23,7 +23,7 @@ async fn findings_are_cured_and_safe_mode_is_switched() {
         "document.querySelector('#nav a[href=\"#/doctor\"] b')?.textContent === document.querySelector('.head .total').textContent",
     )
     .await;
-    page.press("End safe mode").await;
+    page.press("Switch safe mode off").await;
     page.confirm().await;
     cluster.api.until_read("/v1/safe-mode", |it: &SafeMode| !it.on).await;
     page.until(
@@ -47,10 +47,17 @@ async fn pools_kinds_and_one_service_have_pages() {
     page.until_text("tbody", "paused").await;
     page.press("Resume").await;
     page.until_text("tbody", "open").await;
-    page.press("New single pool").await;
-    page.write("#dialog[open] input[name=name]", "feeds").await;
+    page.press("New pool").await;
+    page.write("#dialog[open] input[name=name]", "no pool").await;
+    page.confirm().await;
+    // The complaint stands at the field until the user changes it.
+    page.until_text("#asked-name-hint", "is not valid").await;
+    page.fill("#asked-name", "feeds").await;
+    page.until("no complaint", "!document.querySelector('#asked-name-hint').innerText").await;
+    page.run("document.querySelector('#asked-type').value = 'single'").await;
     page.confirm().await;
     page.until_text("tbody", "feeds").await;
+    page.until_text("tbody", "single").await;
     page.press("Delete").await;
     page.confirm().await;
     page.until("the pool to be gone", "!document.querySelector('tbody').innerText.includes('feeds')").await;

@@ -41,7 +41,7 @@ async fn a_view_is_saved_found_renamed_and_deleted() {
     page.view("#/observers?q=feed&sort=-name").await;
     page.until("two rows", "document.querySelectorAll('tbody tr').length === 2").await;
     page.run("document.querySelector('details.menu').open = true").await;
-    for column in ["Labels", "Started"] {
+    for column in ["Labels", "Last started"] {
         let click = format!(
             "[...document.querySelectorAll('details.menu label')].find((it) => it.innerText.trim() === '{column}').querySelector('input').click()"
         );
@@ -90,8 +90,8 @@ async fn a_dialog_that_opens_while_the_former_one_closes_is_answered() {
     let mut cluster = Cluster::new("views-again");
     cluster.manager().await;
     let page = Browser::open(&format!("{}/#/observers?q=x", cluster.api.url)).await;
-    page.until_text(".views", "Save view").await;
-    let again = "const button = document.querySelector('.views button');
+    page.until_text("main .head", "Save view").await;
+    let again = "const button = document.querySelector('main [data-key=save-view]');
         button.click();
         document.querySelector('#dialog[open] button[value=no]').click();
         button.click()";
@@ -108,10 +108,10 @@ async fn the_number_of_views_and_their_names_are_limited() {
     page.press("Save view").await;
     page.until("the dialog", "document.querySelector('#dialog[open] input[name=name]')").await;
     page.write("#dialog input", ENTER).await;
-    page.until_text("#dialog [role=alert]", "A name has 1 to 40 characters; this one has 0.").await;
+    page.until_text("#asked-name-hint", "A name has 1 to 40 characters; this one has 0.").await;
     page.write("#dialog input", &"n".repeat(41)).await;
     page.confirm().await;
-    page.until_text("#dialog [role=alert]", "this one has 41").await;
+    page.until_text("#asked-name-hint", "this one has 41").await;
     page.press("Cancel").await;
     // Entries that the console could not have written do not count.
     let fill = "const all = Array.from({ length: 29 }, (_, at) => ({ name: `view ${at}`, search: `q=${at}` }));
@@ -119,7 +119,7 @@ async fn the_number_of_views_and_their_names_are_limited() {
     page.run(fill).await;
     page.reopened("document.querySelectorAll('.views .chip').length === 29").await;
     named(&page, "Save view", "VIEW 3").await;
-    page.until_text("#dialog [role=alert]", "A view “VIEW 3” exists").await;
+    page.until_text("#asked-name-hint", "A view “VIEW 3” exists").await;
     page.press("Cancel").await;
     named(&page, "Save view", "the last").await;
     page.until("thirty chips", "document.querySelectorAll('.views .chip').length === 30").await;

@@ -72,7 +72,7 @@ async fn a_rollout_and_a_batch_are_started_and_complaints_stand_at_their_fields(
         api.create(json!({"name": name, "kind": "ticker", "labels": {"team": "a"}})).await;
     }
     let page = Browser::open(&format!("{}/#/rollouts", api.url)).await;
-    page.press("Start rollout").await;
+    page.press("New rollout").await;
     page.until_text("#dialog [role=status]", "Choose observers").await;
     page.fill("#asked-timeout", "soon").await;
     page.confirm().await;
@@ -96,7 +96,7 @@ async fn a_rollout_and_a_batch_are_started_and_complaints_stand_at_their_fields(
     assert_eq!((made.members, made.max_parallel, made.patch), (3, 2, json!({"grace": "7s"})));
 
     page.view("#/batches").await;
-    page.press("Create batch").await;
+    page.press("New batch").await;
     page.until("the fields", "document.querySelector('#asked-observers')").await;
     page.fill("#asked-name", "jobs").await;
     page.fill("#asked-defaults", "kind: exec\\nspec:\\n  argv: [/bin/true]").await;

@@ -60,6 +60,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
         "#/services/a",
         "#/incidents",
         "#/pools",
+        "#/pools/default",
         "#/kinds",
         "#/kinds/http",
         "#/namespaces",
@@ -346,11 +347,12 @@ async fn the_page_of_a_limit_shows_who_uses_it_and_changes_it() {
     page.view("#/limits").await;
     page.until_text("main", "No limits").await;
     page.press("New limit").await;
-    page.write("dialog input", "account-42").await;
-    page.press("Next").await;
-    page.until_text("dialog h2", "Maximum of account-42").await;
-    page.write("dialog input", "1").await;
-    page.press("Set").await;
+    page.write("#asked-key", "account 42").await;
+    page.write("#asked-max", "1").await;
+    page.confirm().await;
+    page.until_text("#asked-key-hint", "is not valid").await;
+    page.fill("#asked-key", "account-42").await;
+    page.confirm().await;
     page.until_text("table", "account-42").await;
     for name in ["first", "second"] {
         let body = json!({"name": name, "kind": "ticker", "limits": ["account-42"], "on_full": "queue"});
@@ -381,25 +383,20 @@ async fn the_page_of_rates_creates_changes_and_deletes_one() {
     page.view("#/rates").await;
     page.until_text("main", "No rates").await;
     page.press("New rate").await;
-    page.write("dialog input", "openai").await;
-    page.press("Next").await;
-    page.until_text("dialog h2", "Rate openai").await;
-    page.write("dialog input", "60 a minute").await;
-    page.press("Set").await;
-    page.until_text("#toasts", "is not a rate: write it like “600 per 1m, burst 50”").await;
-    page.press("New rate").await;
-    page.write("dialog input", "openai").await;
-    page.press("Next").await;
-    page.until_text("dialog h2", "Rate openai").await;
-    page.write("dialog input", "600 per 1m, burst 50").await;
-    page.press("Set").await;
+    page.write("#asked-key", "openai").await;
+    page.write("#asked-rate", "60 a minute").await;
+    page.confirm().await;
+    page.until_text("#asked-rate-hint", "is not a rate: write it like “600 per 1m, burst 50”").await;
+    page.fill("#asked-rate", "600 per 1m, burst 50").await;
+    page.confirm().await;
     page.until_text("table", "600 per 1m, burst 50").await;
     page.until_text("table", "30 of 30").await;
     page.press("Change").await;
     page.until_text("dialog", "30 of 30 permits available").await;
     page.write("dialog input", "60 per 1m, burst 2").await;
     page.press("Set").await;
-    page.until_text("#toasts", "must be at least 3").await;
+    page.until_text("#asked-rate-hint", "must be at least 3").await;
+    page.press("Cancel").await;
     page.press("Delete").await;
     page.press("Delete openai").await;
     page.until_text("main", "No rates").await;

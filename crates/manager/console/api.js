@@ -41,7 +41,10 @@ async function exchange(method, path, body, more = {}) {
   return { answer, response };
 }
 
-export const get = (path, parameters) => call("GET", parameters ? `${path}?${query(parameters)}` : path);
+export function get(path, parameters = {}) {
+  const search = query(parameters);
+  return call("GET", search ? `${path}?${search}` : path);
+}
 
 export function query(parameters) {
   const search = new URLSearchParams();

@@ -1,11 +1,11 @@
 // Chooses the view that the address names, and keeps it drawn.
 import { Lost, Refused, get } from "./api.js";
-import { toast } from "./ask.js";
+import { dropComplaints, toast } from "./ask.js";
 import { isUtc, useUtc } from "./clock.js";
 import { h, patch } from "./dom.js";
 import { listen } from "./keys.js";
 import { Live } from "./live.js";
-import { PAGES, drawNav, forgetCounts, recount } from "./nav.js";
+import { PAGES, drawNav, forgetCounts, recount, tellCounts } from "./nav.js";
 import { openPalette } from "./palette.js";
 import { duration, empty, tick } from "./show.js";
 import { PAIRS, VIEWS } from "./views.js";
@@ -31,7 +31,7 @@ const context = {
     for (const [name, value] of Object.entries(changes)) value ? params.set(name, value) : params.delete(name);
     const search = params.toString();
     const target = `#/${route.path}${search ? `?${search}` : ""}`;
-    if (replace) { history.replaceState(null, "", target); follow(); } else location.hash = target;
+    if (replace) { history.replaceState(history.state, "", target); follow(); } else location.hash = target;
   },
   /** Runs what a person asked for; a refusal is told. */
   async attempt(work, done) {
@@ -61,7 +61,45 @@ function refused(error) {
   const open = PAGES.find((it) => may(it.needs)) ?? PAGES[0];
   const after = error.status === 403 ? "Your role does not permit this request. " : "";
   patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title),
-    empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
+    empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, error.status === 404 && view.elsewhere ? h("a", { class: "button", href: view.elsewhere(route).href }, view.elsewhere(route).text) : null, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
+}
+
+/** The entry of the history that is open, and where each entry was scrolled to. */
+let entry = null;
+const places = new Map();
+/** Where to scroll after the first drawing of a page; null once that has happened. */
+let arriving = null;
+history.scrollRestoration = "manual";
+
+/** Remembers the place of the entry that is left. Returns the place of the entry that opens: the start, unless the user goes back to it. */
+function turnTo() {
+  if (entry !== null) places.set(entry, scrollY);
+  entry = history.state?.entry ?? null;
+  if (entry !== null) return places.get(entry) ?? 0;
+  entry = `${Date.now()}-${places.size}`;
+  history.replaceState({ entry }, "");
+  return 0;
+}
+
+function arrived() {
+  scrollTo(0, arriving);
+  // Typing starts in the first field; keys for pages would leave the form.
+  if (arriving === 0 && view.focus) document.querySelector(view.focus)?.focus({ preventScroll: true });
+  arriving = null;
+}
+
+/** Several addresses may lead to a page: the best one replaces the others. */
+function settle(path) {
+  if (path === route.path) return;
+  const search = route.params.toString();
+  history.replaceState(history.state, "", `#/${path}${search ? `?${search}` : ""}`);
+  route = read();
+  entitle();
+}
+
+function entitle() {
+  const name = route.parts[1] ? (view.nameIn ? view.nameIn(route.parts) : route.parts[1]) : null;
+  document.title = view.title === "Overview" ? "Everwatch" : `${name ? `${name} · ` : ""}${view.title} · Everwatch`;
 }
 
 async function show() {
@@ -71,8 +109,11 @@ async function show() {
     const loaded = await view.load(route);
     if (mine !== turn) return;
     data = loaded;
+    if (view.address) settle(view.address(loaded));
     document.body.classList.remove("locked");
     draw();
+    if (arriving !== null) arrived();
+    if (view.counts) tellCounts(view.counts(loaded, route));
     count();
   } catch (error) {
     if (mine !== turn) return;
@@ -90,14 +131,15 @@ async function show() {
 const nowhere = { name: "nowhere", title: "Not found", load: async () => ({}), draw: () => [h("h1", {}, "Not found"), empty("This page does not exist", "Check the address.", h("a", { class: "button", href: "#/" }, "Go to the overview"))] };
 
 async function follow() {
-  const before = route;
+  const before = route, place = turnTo();
   route = read();
   const moved = before?.path !== route.path;
   view = (route.parts[1] ? PAIRS[route.parts[0]] : undefined) ?? VIEWS[route.parts[0]] ?? nowhere;
   if (moved) {
     data = undefined;
-    const title = route.parts[1] ? `${route.parts[1]} · ${view.title}` : view.title;
-    document.title = view.title === "Overview" ? "Everwatch" : `${title} · Everwatch`;
+    arriving = place;
+    entitle();
+    dropComplaints();
     drawNav(route.parts[0]);
     menu(false);
     if (before) { patch(main, [skeleton()]); main.focus({ preventScroll: true }); scrollTo(0, 0); }
@@ -128,8 +170,8 @@ let standing = { lostAt: null };
 function tell(it) {
   standing = it;
   const pulse = document.getElementById("pulse");
-  pulse.dataset.state = it.lostAt !== null ? "lost" : it.streaming ? "live" : "polling";
-  pulse.lastElementChild.textContent = it.lostAt !== null ? "Offline" : it.streaming ? "Live" : "Polling";
+  pulse.dataset.state = it.lostAt !== null ? "lost" : it.isLate ? "late" : it.streaming ? "live" : "polling";
+  pulse.lastElementChild.textContent = it.lostAt !== null ? "Offline" : it.isLate ? "No answer yet" : it.streaming ? "Live" : "Polling";
   document.body.classList.toggle("stale", it.lostAt !== null);
   // Written once: an alert that counts along would be read out each second.
   if (it.lostAt !== null && lostBar.hidden) {
@@ -155,6 +197,7 @@ function nextTheme() {
 
 function zone(utc) {
   useUtc(utc);
+  document.getElementById("zone").textContent = `Times: ${utc ? "UTC" : "local"}`;
   document.getElementById("utc").setAttribute("aria-pressed", String(utc));
   document.getElementById("local").setAttribute("aria-pressed", String(!utc));
   draw();
@@ -171,6 +214,7 @@ const palette = () => openPalette(commands);
 theme(THEMES.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "system");
 zone(isUtc());
 document.getElementById("theme").onclick = nextTheme;
+document.getElementById("zone").onclick = () => zone(!isUtc());
 document.getElementById("utc").onclick = () => zone(true);
 document.getElementById("local").onclick = () => zone(false);
 document.getElementById("find").onclick = palette;

@@ -1,7 +1,8 @@
-// A dialog with a form that stays open until the manager accepts it: each complaint appears at its field.
+// Dialogs with a form. One whose values the manager judges stays open until it accepts them: each complaint appears at its field.
 import { Lost, Refused } from "./api.js";
-import { newDialog } from "./ask.js";
+import { newDialog, toast } from "./ask.js";
 import { h } from "./dom.js";
+import { coded } from "./show.js";
 
 const LOOK_MS = 300;
 
@@ -34,59 +35,88 @@ function preview(look, typed) {
   return { line, later: () => { clearTimeout(timer); timer = setTimeout(read, LOOK_MS); }, now: read, stop: () => { clearTimeout(timer); turn += 1; } };
 }
 
+/** Enter in a field presses the button of the action, not the first button. */
+function pressOnEnter(inputs, button) {
+  for (const input of inputs) if (input.tagName === "INPUT") input.onkeydown = (event) => { if (event.key === "Enter") { event.preventDefault(); button.click(); } };
+}
+
+/** The fields of a dialog, and the complaints about them: each stands below its field until the user changes the field. */
+function fieldsOf(fields, { line, lookAfter }) {
+  const inputs = new Map(fields.map((it) => [it.name, inputOf(it)]));
+  const hints = new Map(fields.map((it) => [it.name, h("span", { id: `asked-${it.name}-hint`, class: "hint" }, coded(it.hint ?? ""))]));
+  const said = h("p", { class: "bad", role: "alert" });
+  const show = (name, text) => {
+    const hint = fields.find((it) => it.name === name).hint ?? "";
+    hints.get(name).replaceChildren(...coded(text ?? hint));
+    hints.get(name).className = text ? "hint bad" : "hint";
+    text ? inputs.get(name).setAttribute("aria-invalid", "true") : inputs.get(name).removeAttribute("aria-invalid");
+  };
+  const complain = (wrong) => {
+    for (const { name } of fields) show(name, wrong[name]);
+    said.textContent = Object.entries(wrong).filter(([name]) => !inputs.has(name)).map(([name, text]) => (name ? `${name}: ${text}` : text)).join("; ");
+    [...inputs.values()].find((it) => it.hasAttribute("aria-invalid"))?.focus();
+  };
+  const change = ({ target }) => { said.textContent = ""; if (inputs.has(target.name)) show(target.name, null); };
+  const parts = h("div", { class: "pairs", oninput: change, onchange: change }, fields.flatMap((it) => [
+    h("div", { class: it.half ? "field" : "field across" }, h("label", { for: `asked-${it.name}` }, it.label), inputs.get(it.name), hints.get(it.name)), it.name === lookAfter ? line : null]));
+  return { parts, said, complain, inputs: [...inputs.values()], typed: () => Object.fromEntries([...inputs].map(([name, input]) => [name, input.value.trim()])) };
+}
+
+const plainly = (pointer) => { const [, first, ...rest] = pointer.split("/"); return [first, rest.length ? `/${rest.join("/")}` : ""]; };
+
 /**
- * Fields as in `askForm`. `check(typed)` returns the complaints by the field, as far as they need no manager; `send(typed)` sends the request;
- * `fieldOf(pointer)` names the field of a complaint of the manager. `look(typed)` resolves to a sentence about what is typed, which appears below the field
- * `lookAfter`. A field with `half` takes half of the width. Returns the answer, or nothing if the user cancels.
+ * A form with fields `{ name, label, value, placeholder, hint, options, rows, type, min, max }`. `check(typed)` returns the complaints by the field, as far as they
+ * need no manager; `send(typed)` sends the request; `fieldOf(pointer)` names the field of a complaint of the manager, and the part of the pointer within its text.
+ * `look(typed)` resolves to a sentence about what is typed, which appears below the field `lookAfter`. A field with `half` takes half of the width. Returns the answer
+ * (true if it is empty), or nothing if the user cancels.
  */
-export function askSent({ title, lines = [], fields, action, check, send, fieldOf, look, lookAfter }) {
+export function askSent({ title, lines = [], fields, action, danger = false, check = () => ({}), send, fieldOf = plainly, look, lookAfter, size = "tall" }) {
   const dialog = newDialog();
   return new Promise((resolve) => {
-    const inputs = new Map(fields.map((it) => [it.name, inputOf(it)]));
-    const hints = new Map(fields.map((it) => [it.name, h("span", { id: `asked-${it.name}-hint`, class: "hint" }, it.hint ?? "")]));
-    const typed = () => Object.fromEntries([...inputs].map(([name, input]) => [name, input.value.trim()]));
-    const said = h("p", { class: "bad", role: "alert" });
-    const seen = look ? preview(look, typed) : null;
-    const button = h("button", { class: "button primary", value: "yes" }, action);
-    let answer = null;
-    const complain = (wrong) => {
-      for (const { name, hint = "" } of fields) {
-        const text = wrong[name];
-        hints.get(name).textContent = text ?? hint;
-        hints.get(name).className = text ? "hint bad" : "hint";
-        text ? inputs.get(name).setAttribute("aria-invalid", "true") : inputs.get(name).removeAttribute("aria-invalid");
-      }
-      said.textContent = wrong[""] ?? "";
-      dialog.querySelector("[aria-invalid=true]")?.focus();
-    };
+    let answer;
+    const seen = look ? preview(look, () => form.typed()) : null;
+    const form = fieldsOf(fields, { line: seen?.line, lookAfter });
+    const button = h("button", { class: danger ? "button danger" : "button primary", value: "yes" }, action);
     const submit = async (event) => {
       if (event.submitter?.value === "no") return;
       event.preventDefault();
-      const wrong = check(typed());
-      if (Object.keys(wrong).length) return complain(wrong);
+      const wrong = check(form.typed());
+      if (Object.keys(wrong).length) return form.complain(wrong);
       button.disabled = true;
       try {
-        answer = await send(typed());
+        answer = (await send(form.typed())) ?? true;
         dialog.close();
       } catch (error) {
         if (!(error instanceof Refused || error instanceof Lost)) throw error;
-        complain(error instanceof Refused ? byField(error, fieldOf) : { "": error.message });
+        form.complain(error instanceof Refused ? byField(error, fieldOf) : { "": error.message });
       } finally {
         button.disabled = false;
       }
     };
-    dialog.className = "tall";
+    dialog.className = size;
     dialog.onclose = () => { seen?.stop(); resolve(answer); };
     dialog.replaceChildren(h("form", { method: "dialog", novalidate: true, onsubmit: submit, oninput: seen?.later },
-      h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)),
-      h("div", { class: "pairs" }, fields.flatMap((it) => [
-        h("div", { class: it.half ? "field" : "field across" }, h("label", { for: `asked-${it.name}` }, it.label), inputs.get(it.name), hints.get(it.name)),
-        it.name === lookAfter ? seen?.line : null])), said,
+      h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)), form.parts, form.said,
       h("p", { class: "row end" }, h("button", { value: "no", class: "button", formnovalidate: true }, "Cancel"), button)));
-    // Enter in a field presses the button of the action, not the first button.
-    for (const input of inputs.values()) if (input.tagName === "INPUT") input.onkeydown = (event) => { if (event.key === "Enter") { event.preventDefault(); button.click(); } };
+    pressOnEnter(form.inputs, button);
     dialog.showModal();
-    inputs.values().next().value?.focus();
+    form.inputs[0]?.focus();
     seen?.now();
   });
+}
+
+/** A form whose values the console uses itself; `check(typed)` returns a complaint, or the complaints by the field. Returns the values by name, or nothing if the user cancels. */
+export async function askForm({ check = () => null, ...more }) {
+  const checked = (typed) => { const wrong = check(typed); return typeof wrong === "string" ? { [more.fields[0].name]: wrong } : wrong ?? {}; };
+  return (await askSent({ size: "", ...more, check: checked, send: (typed) => typed })) ?? null;
+}
+
+/** A form that changes something, as in `askSent`; `done(typed)` is the sentence that follows. */
+export async function askChange({ done, ...more }, context) {
+  let typed = null;
+  const answer = await askSent({ size: "", ...more, send: (it) => { typed = it; return more.send(it); } });
+  if (answer === undefined) return null;
+  if (done) toast(done(typed), "good");
+  context.refresh();
+  return answer;
 }

@@ -37,7 +37,7 @@ function buttons(it, context) {
 }
 
 const drawAll = ({ items, total }) => [
-  h("header", { class: "head" }, h("h1", {}, "Batches"), h("p", { class: "total" }, number(total)), may("batches:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: createBatch }, "Create batch")) : null),
+  h("header", { class: "head" }, h("h1", {}, "Batches"), h("p", { class: "total" }, number(total)), may("batches:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: createBatch }, "New batch")) : null),
   items.length === 0 ? empty("No batches", ["A batch creates many observers at once and completes when each of them has ended. Create one here, or on a terminal with: ", h("code", {}, "everwatch batch create")]) : table("Batches", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },
@@ -81,7 +81,7 @@ function drawOne(data, route, context) {
       h("p", { class: "load" }, h("strong", {}, number(it.settled)), ` of ${counted(it.members, "observer")} ended`, it.counts.Failed ? h("span", { class: "fine bad" }, `${number(it.counts.Failed)} failed`) : null),
       progress(it), buttons(it, context)),
     h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts" },
-      fact("Maximum running", it.max_running === null ? "no limit" : number(it.max_running)), fact("Rate", rate(it)), fact("Time left", it.time_left ?? "unknown"),
+      fact("Maximum running", it.max_running === null ? "no limit" : number(it.max_running)), fact("Pace", rate(it)), fact("Time left", it.time_left ?? "unknown"),
       fact("Created", time(it.created_at)), fact("By", it.by ?? "unknown"), it.ended_at ? fact("Ended", time(it.ended_at)) : null)),
     membersPanel(data, route, context),
   ];

@@ -11,4 +11,4 @@ async function copy(text) {
   }
 }
 
-export const copyButton = (text, word = "Copy", label) => h("button", { type: "button", class: "quiet copy", "aria-label": label, onclick: () => copy(text) }, word);
+export const copyButton = (text, word = "Copy", label) => h("button", { type: "button", class: "quiet copy", "aria-label": label, title: label, onclick: () => copy(text) }, word);

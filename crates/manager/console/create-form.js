@@ -80,8 +80,18 @@ function plain(definition) {
   const it = Object.fromEntries(Object.entries(definition).filter(([name, value]) => value !== same[name]));
   for (const name of ["start_at", "finish_at"]) if (it[name] !== undefined) it[name] = Date.parse(it[name]);
   for (const name of ["labels", "limits"]) if (it[name] && Object.keys(it[name]).length === 0) delete it[name];
-  if (it.schedule) it.schedule = { if_running: "skip", ...it.schedule };
+  if (it.schedule) it.schedule = { if_running: "skip", catch_up: "1h", jitter: "0s", time_zone: "UTC", ...it.schedule };
   return ordered({ spec: {}, ...it });
+}
+
+/** `definition` with what a form has made: members that are equal, and those of `hidden`, stay as they are; so do the members of the spec that are not among `members`. */
+export function mergedInto(definition, made, { hidden, members }) {
+  const rest = members.length ? Object.fromEntries(Object.entries(definition.spec ?? {}).filter(([name]) => !members.some((it) => it.name === name))) : {};
+  const whole = { ...made, spec: { ...rest, ...made.spec } }, before = plain(definition), after = plain(whole);
+  const stays = (name) => hidden.includes(name) || ["name", "namespace", "kind"].includes(name) || JSON.stringify(before[name]) === JSON.stringify(after[name]);
+  const names = [...new Set([...Object.keys(definition), ...Object.keys(whole)])];
+  const chosen = names.map((name) => [name, stays(name) ? definition[name] : whole[name]]).filter(([, value]) => value !== undefined);
+  return ordered(Object.fromEntries(chosen));
 }
 
 /** The values of the form that show a definition, and the members of the definition that they do not show. */

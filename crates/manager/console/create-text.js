@@ -2,8 +2,11 @@
 import { Refused, call } from "./api.js";
 import { toast } from "./ask.js";
 import { draftOf, editor } from "./editor.js";
+import { observerPath } from "./show.js";
 import { newestVersion } from "./versions.js";
 
+/** Where the browser keeps the text of this tab, so that a reload does not lose it. */
+const KEY = "new-definition";
 let draft = null;
 
 async function startOf(from) {
@@ -19,14 +22,27 @@ export function startText(definition, mode, params) {
 
 export function dropText() {
   draft = null;
+  try { sessionStorage.removeItem(KEY); } catch { /* nothing is kept there */ }
+}
+
+function keepText({ from, mode, text, definition }) {
+  try { sessionStorage.setItem(KEY, JSON.stringify({ from, mode, text, definition })); } catch { /* a full store keeps the text until a reload */ }
+}
+
+/** The text that this tab kept, if it began in the same way. */
+function heldText(from) {
+  try {
+    const held = JSON.parse(sessionStorage.getItem(KEY));
+    return held?.from === from ? draftOf(null, held.definition, held) : null;
+  } catch { return null; }
 }
 
 export const textDraft = () => draft;
 
 export async function loadText(params, mode) {
   const from = params.get("from") ?? "";
-  if (draft?.from !== from) draft = draftOf(null, await startOf(from), { from, mode });
-  else if (draft.mode !== mode && draft.unreadable === null) Object.assign(draft, { mode, text: null });
+  draft = draft?.from === from ? draft : heldText(from) ?? draftOf(null, await startOf(from), { from, mode });
+  if (draft.mode !== mode && draft.unreadable === null) Object.assign(draft, { mode, text: null });
 }
 
 async function send(forget, context) {
@@ -36,7 +52,7 @@ async function send(forget, context) {
     const made = await call("POST", "/v1/observers", draft.definition);
     dropText();
     forget();
-    location.hash = `#/observers/${made.id}`;
+    location.hash = `#/${observerPath(made)}`;
     return;
   } catch (error) {
     if (error instanceof Refused && error.errors.length) draft.wrong = error.errors;
@@ -48,4 +64,7 @@ async function send(forget, context) {
 }
 
 /** `forget` clears the form, whose values the text may have taken over. */
-export const drawText = ({ kinds }, forget, context) => editor(draft, kinds, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { dropText(); forget(); location.hash = "#/observers"; } }, context);
+export function drawText({ kinds }, forget, context) {
+  keepText(draft);
+  return editor(draft, { kinds }, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { dropText(); forget(); location.hash = "#/observers"; } }, context);
+}

@@ -50,6 +50,9 @@ export function lineDiff(before, after) {
 
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
+/** A command of the program for this manager: without its URL, the command is for the manager of the user's context. */
+export const forThisManager = (command) => command.replace(/^everwatch (?!.*--server )/, `everwatch --server ${location.origin} `);
+
 /** Shell commands that create the observer with this definition. */
-export const asCommand = (definition) => `everwatch observer apply --file - <<'END'\n${toYaml(ordered(definition))}END`;
+export const asCommand = (definition) => `${forThisManager("everwatch observer apply")} --file - <<'END'\n${toYaml(ordered(definition))}END`;
 export const asCurl = (definition) => `curl -X PUT ${quoted(`${location.origin}/v1/observers/${encodeURIComponent(definition.name)}${definition.namespace ? `?${query({ namespace: definition.namespace })}` : ""}`)} \\\n  -H 'content-type: application/json' \\\n  -d ${quoted(JSON.stringify(ordered(definition)))}`;

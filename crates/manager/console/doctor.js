@@ -2,28 +2,27 @@
 import { call, get, query } from "./api.js";
 import { confirm } from "./ask.js";
 import { copyButton } from "./copy.js";
+import { forThisManager } from "./definition.js";
 import { h } from "./dom.js";
-import { tellFindings } from "./nav.js";
+import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
-import { empty, fact, number, state } from "./show.js";
+import { coded, empty, fact, number, state } from "./show.js";
 
 const ORDER = ["critical", "warning", "info"];
 
 /** Cures that the API offers: the command, and the label, the verb and the request of its button. */
 const CURES = [
-  { like: /^everwatch safe-mode off$/, word: () => "End safe mode", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
+  { like: /^everwatch safe-mode off$/, word: () => "Switch safe mode off", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
   { like: /^everwatch service capacity (\S+) (\d+)$/, word: (name, slots) => `Set ${name} to ${slots} slots`, needs: "services:operate", send: (name, slots) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: Number(slots) }) },
   { like: /^everwatch service (cordon|uncordon) (\S+)$/, word: (verb, name) => `${verb === "cordon" ? "Cordon" : "Uncordon"} ${name}`, needs: "services:operate", send: (verb, name) => call("POST", `/v1/services/${encodeURIComponent(name)}/${verb}`) },
   { like: /^everwatch observer (retry|pause|resume|restart) (?:-n (\S+) )?([\w.-]+)$/, word: (verb, _namespace, name) => `${verb[0].toUpperCase()}${verb.slice(1)} ${name}`, needs: "observers:operate", send: (verb, namespace, name) => call("POST", `/v1/observers/${encodeURIComponent(name)}/${verb}${namespace ? `?${query({ namespace })}` : ""}`) },
 ];
 
 const commands = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, it]) => it);
-/** Formats text between backticks as code. */
-export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 
 function links(it) {
   const [, sort, name] = /^(observer|service|pool) (\S+)$/.exec(it.subject) ?? [];
-  const found = { observer: ["Open the observer", `#/observers/${encodeURIComponent(name)}`], service: ["Open the service", `#/services/${encodeURIComponent(name)}`], pool: ["Observers of the pool", `#/observers?pool=${encodeURIComponent(name)}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
+  const found = { observer: ["Open the observer", `#/observers/${name?.split("/").map(encodeURIComponent).join("/")}`], service: ["Open the service", `#/services/${encodeURIComponent(name)}`], pool: ["Open the pool", `#/pools/${encodeURIComponent(name)}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
   return found ? h("a", { class: "button small", href: found[1] }, found[0]) : null;
 }
 
@@ -34,8 +33,15 @@ async function carryOut(it, cure, groups, context) {
 
 const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.needs));
 
-/** Each command with a button that copies it. */
-const copyable = (text) => text.split("`").map((part, at) => (at % 2 ? h("span", {}, h("code", {}, part), copyButton(part, "Copy", `Copy ${part}`)) : part));
+/** A sentence begins with a capital letter, a command does not. */
+const begun = (text) => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+
+/** The sentence, and below it each command with a button that copies it. */
+function cureText(text) {
+  const found = [...new Set(commands(text).filter((it) => it.startsWith("everwatch ")))];
+  const line = (it) => h("li", { key: it }, h("code", {}, it), copyButton(forThisManager(it), "Copy", `Copy ${forThisManager(it)}`));
+  return [coded(begun(text)), found.length ? h("ul", { class: "commands" }, found.map(line)) : ""];
+}
 
 function buttons(it, context) {
   const found = commands(it.cure).map((text) => ({ text, cure: cureOf(text) })).filter(({ cure }) => cure);
@@ -47,7 +53,7 @@ function buttons(it, context) {
 
 const finding = (it, context) => h("li", { class: "panel finding", key: `${it.code}-${it.subject}`, "data-state": it.severity },
   h("header", {}, h("h2", {}, it.what), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
-  h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(it.why)), fact("Cure", copyable(it.cure))),
+  h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(begun(it.why))), fact("Cure", cureText(it.cure))),
   buttons(it, context));
 
 function draw({ items }, _route, context) {
@@ -58,10 +64,4 @@ function draw({ items }, _route, context) {
   ];
 }
 
-async function load() {
-  const found = await get("/v1/doctor");
-  tellFindings(found.items);
-  return found;
-}
-
-export const doctor = { name: "doctor", title: "Doctor", load, draw };
+export const doctor = { name: "doctor", title: "Doctor", load: () => get("/v1/doctor"), draw, counts: ({ items }) => [COUNTS.findings(items)] };

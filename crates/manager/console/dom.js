@@ -23,7 +23,7 @@ function build(element, properties, children) {
   return element;
 }
 
-const HANDLERS = ["onclick", "onchange", "oninput", "onsubmit", "onkeydown", "ontoggle", "onpointerenter", "onpointermove", "onpointerleave", "onfocus", "onblur", "onscroll", "onwheel", "ontouchmove", "onpointerdown"];
+const HANDLERS = ["onclick", "onchange", "oninput", "onsubmit", "onkeydown", "ontoggle", "onpointerenter", "onpointermove", "onpointerleave", "onfocus", "onblur", "onscroll", "onwheel", "ontouchmove", "onpointerdown", "onpointerup", "onmousedown"];
 
 function become(old, fresh) {
   if (old.nodeType === Node.TEXT_NODE) {

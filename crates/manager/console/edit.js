@@ -51,15 +51,21 @@ function conflict(it, context) {
     h("p", { class: "row" }, h("button", { type: "button", class: "button small", onclick: () => rebase(it, context) }, `Compare with version ${it.definition_version}`)));
 }
 
-/** Loads the data of the editor; nothing without `edit` in the address. */
+/** Loads the data of the editor, whose draft stays until it is saved or cancelled; nothing without `edit` in the address. */
 export async function loadEdit(it, params) {
   const mode = params.get("edit");
-  if (!mode) { draft = null; return null; }
-  if (draft?.id !== it.id) await begin(it.id, ["form", "yaml", "json"].includes(mode) ? mode : "form");
-  return (await readable("kinds:read", () => get("/v1/kinds"), { items: [] })).items;
+  if (!mode) return null;
+  const isOurs = draft?.id === it.id;
+  if (!isOurs || (draft.version !== it.definition_version && !hasDraft(it))) await begin(it.id, isOurs ? draft.mode : ["form", "yaml", "json"].includes(mode) ? mode : "form");
+  const none = { items: [] };
+  const [kinds, pools] = await Promise.all([readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none)]);
+  return { kinds: kinds.items, pools: pools.items };
 }
 
-export const editPanel = (it, kinds, context) => editor(draft, kinds, {
+/** Whether a draft of this observer waits, because the user has left it. */
+export const hasDraft = (it) => draft?.id === it.id && (draft.unreadable !== null || Object.keys(mergePatch(draft.before, draft.definition)).length > 0);
+
+export const editPanel = (it, known, context) => editor(draft, known, {
   title: `Edit ${it.name}`, word: `Save version ${it.definition_version + 1}`, save: () => save(it, context),
   cancel: () => { draft = null; context.set({ edit: "" }); }, notice: conflict(it, context),
 }, context);

@@ -1,28 +1,31 @@
 // Edits a definition as a form, as YAML or as JSON; the three share one draft, which the manager checks while the user types.
 import { Refused, call } from "./api.js";
+import { complaints } from "./create-check.js";
+import { body, formOf, membersOf, mergedInto } from "./create-form.js";
+import { MEMBERS, fieldAt, fieldsOf } from "./definition-fields.js";
 import { changed, diffView, linesOf } from "./diff.js";
 import { h } from "./dom.js";
 import { ordered } from "./definition.js";
-import { collect, control, fields, fits, typedOf } from "./schema.js";
-import { counted } from "./show.js";
+import { fits } from "./schema.js";
+import { coded, counted } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
 
 const CHECK_MS = 300;
 export const MODES = { form: "Form", yaml: "YAML", json: "JSON" };
-const TEXTS = [["pool", "Pool", "which services may run it"], ["grace", "Grace period", "time between telling its code to stop and aborting it, such as 10s"], ["attempt_timeout", "Attempt timeout", "time after which its service stops an attempt, such as 30m"]];
-
 /** `before` is null for a new observer. */
-export const draftOf = (before, definition, more = {}) => ({ before, definition: ordered(definition), mode: "form", text: null, held: null, rest: null, wrong: [], unreadable: null, saving: false, timer: null, ...more });
+export const draftOf = (before, definition, more = {}) => ({ before, definition: ordered(definition), mode: "form", text: null, values: null, hidden: [], shown: new Set(), own: {}, wrong: [], unreadable: null, saving: false, timer: null, ...more });
 
 const written = (draft) => (draft.mode === "json" ? `${JSON.stringify(draft.definition, null, 2)}\n` : toYaml(draft.definition));
+
+/** Members that no definition has. */
+const unknown = (definition) => Object.keys(definition).filter((name) => !MEMBERS.includes(name)).map((name) => ({ pointer: `/${name}`, detail: `is not a member of an observer; known: ${MEMBERS.join(", ")}` }));
 
 function check(draft, context) {
   clearTimeout(draft.timer);
   draft.timer = setTimeout(async () => {
     const { kind, spec } = draft.definition, at = draft.definition;
-    if (!kind) return;
-    let wrong = [];
-    try {
+    let wrong = kind ? [] : [{ pointer: "/kind", detail: "is missing: name the kind of the observer" }];
+    if (kind) try {
       const answer = await call("POST", `/v1/kinds/${encodeURIComponent(kind)}/validate`, { spec: spec ?? {} });
       wrong = answer.errors;
     } catch (error) {
@@ -30,7 +33,7 @@ function check(draft, context) {
       wrong = error.errors.length ? error.errors : [{ pointer: error.status === 404 ? "/kind" : "", detail: error.message }];
     }
     if (at !== draft.definition) return;
-    draft.wrong = wrong;
+    draft.wrong = [...unknown(at), ...wrong];
     context.redraw();
   }, CHECK_MS);
 }
@@ -56,7 +59,7 @@ function typed(draft, text, context) {
 
 function choose(draft, mode, context) {
   if (draft.unreadable) return;
-  Object.assign(draft, { mode, held: null, rest: null, text: null });
+  Object.assign(draft, { mode, values: null, text: null });
   if (mode !== "form") draft.text = written(draft);
   context.redraw();
 }
@@ -66,65 +69,54 @@ const textArea = (draft, context) => h("div", { class: "field", key: draft.mode 
   h("textarea", { id: "definition", rows: "22", spellcheck: "false", value: draft.text ?? written(draft), "aria-invalid": draft.unreadable ? "true" : undefined, "aria-describedby": "definition-hint", oninput: (event) => typed(draft, event.target.value, context) }),
   h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The fields of POST /v1/observers."));
 
-const labelsText = (labels = {}) => Object.entries(labels).map(([name, value]) => `${name}=${value}`).join(", ");
-function labelsOf(text) {
-  return Object.fromEntries(text.split(/[,\n]/).map((it) => it.trim()).filter(Boolean).map((it) => (it.includes("=") ? [it.slice(0, it.indexOf("=")).trim(), it.slice(it.indexOf("=") + 1).trim()] : [it, ""])));
+/** Reads the draft from the fields; what no field shows stays unchanged. */
+function read(draft, kind, context) {
+  const { values, hidden } = draft, { members, isWhole } = membersOf(kind), unread = {};
+  const made = body(values, shownOf(draft, members), isWhole, unread);
+  draft.own = { ...complaints(values), ...unread };
+  if (Object.keys(draft.own).length) { draft.unreadable = "see the fields"; return context.redraw(); }
+  change(draft, mergedInto(draft.definition, made, { hidden, members: isWhole ? [] : shownOf(draft, members) }), context);
 }
 
-/** Reads the draft from the fields; values that no field can represent stay unchanged. */
-function read(draft, members, context) {
-  const spec = { ...draft.definition.spec };
-  try {
-    if (members) { for (const it of members) delete spec[it.name]; Object.assign(spec, collect(members, draft.held)); }
-  } catch (error) {
-    if (error instanceof Error) throw error;
-    draft.unreadable = `${error.name}: ${error.message}`;
-    return context.redraw();
-  }
-  const next = { ...draft.definition, spec };
-  for (const [name] of TEXTS) { const value = draft.rest[name]?.trim(); if (value) next[name] = value; else delete next[name]; }
-  // A value with a comma would be read as two labels: those that nobody has typed stay as they are.
-  if (draft.rest.labels !== labelsText(draft.definition.labels)) {
-    const labels = labelsOf(draft.rest.labels);
-    if (Object.keys(labels).length) next.labels = labels; else delete next.labels;
-  }
-  next.overlap = draft.rest.overlap;
-  change(draft, ordered(next), context);
+/** The fields of the spec that can show their values. */
+const shownOf = (draft, members) => members.filter((it) => draft.shown.has(it.name));
+
+/** Fills the values of the form from the definition. */
+function fill(draft, kind) {
+  const { values, lost } = formOf(draft.definition, kind ? [kind] : []), { members } = membersOf(kind);
+  const fixed = ["name", "namespace", "kind", "spec"];
+  Object.assign(draft, { values, own: {}, hidden: lost.filter((it) => !fixed.includes(it)), shown: new Set(members.filter((it) => kind === undefined || fits(it, draft.definition.spec?.[it.name])).map((it) => it.name)) });
 }
 
-function form(draft, kinds, context) {
-  const { definition, wrong } = draft;
-  const described = fields(kinds.find((it) => it.name === definition.kind)?.schema);
-  const members = described?.filter((it) => fits(it, definition.spec?.[it.name])) ?? null;
-  const others = described?.filter((it) => !members.includes(it)).map((it) => it.name) ?? [];
-  draft.held ??= Object.fromEntries((members ?? []).filter((it) => definition.spec?.[it.name] !== undefined).map((it) => [it.name, typedOf(it, definition.spec[it.name])]));
-  draft.rest ??= { labels: labelsText(definition.labels), overlap: definition.overlap ?? "allow", ...Object.fromEntries(TEXTS.map(([name]) => [name, definition[name] ?? ""])) };
-  const about = (pointer) => wrong.find((it) => it.pointer === pointer || it.pointer.startsWith(`${pointer}/`))?.detail;
-  const line = (name, title, hint) => h("div", { class: "field", key: name }, h("label", { for: `edit-${name}` }, title),
-    h("input", { id: `edit-${name}`, value: draft.rest[name], autocomplete: "off", spellcheck: "false", "aria-invalid": about(`/${name}`) ? "true" : undefined, "aria-describedby": `edit-${name}-hint`, oninput: (event) => { draft.rest[name] = event.target.value; } }),
-    h("p", { id: `edit-${name}-hint`, class: about(`/${name}`) ? "hint bad" : "hint" }, about(`/${name}`) ?? hint));
-  return h("div", { class: "sheet", key: "form", oninput: () => read(draft, members, context), onchange: () => read(draft, members, context) },
-    h("fieldset", {}, h("legend", {}, `Spec of ${definition.kind ?? "no kind"}`),
-      members === null ? h("p", { class: "hint" }, "No living service has sent a schema for this kind: edit the spec as YAML.") : members.length ? members.map((it) => control(it, draft.held, about(`/spec/${it.name}`))) : h("p", { class: "hint" }, "This kind takes no arguments.")),
-    h("fieldset", {}, h("legend", {}, "Policies"), line("labels", "Labels", "key=value, comma-separated"), TEXTS.map(([name, text, hint]) => line(name, text, hint)),
-      h("div", { class: "field" }, h("label", { for: "edit-overlap" }, "Overlap"), h("select", { id: "edit-overlap", onchange: (event) => { draft.rest.overlap = event.target.value; } },
-        [["allow", "allowed"], ["forbid", "forbidden"]].map(([value, text]) => h("option", { value, selected: draft.rest.overlap === value }, text))), h("p", { class: "hint" }, "forbidden: a new run starts only after the previous run has certainly ended"))),
-    draft.unreadable ? h("p", { class: "hint bad", role: "status" }, draft.unreadable) : null,
-    h("p", { class: "hint" }, `Retry policy, schedule, windows, limits and weight${others.length ? `, and ${others.join(", ")} of the spec` : ""}: as YAML.`));
+function form(draft, kinds, pools, context) {
+  const kind = kinds.find((it) => it.name === draft.definition.kind);
+  if (draft.values === null) fill(draft, kind);
+  const { members } = membersOf(kind), shown = shownOf(draft, members), others = members.filter((it) => !shown.includes(it)).map((it) => it.name);
+  // The complaints of the manager stand at the fields, too.
+  const judged = Object.fromEntries(draft.wrong.map((it) => [fieldAt(it.pointer, shown), it.detail]).filter(([name]) => name !== null));
+  draft.values.wrong = { ...judged, ...draft.own };
+  const fields = fieldsOf(draft.values, { id: "edit", hidden: draft.hidden, changed: () => read(draft, kind, context), redraw: () => context.redraw() });
+  const rest = [...draft.hidden, ...others.map((it) => `${it} of the spec`)];
+  return h("div", { class: "sheet", key: "form" }, fields.spec(draft.definition.kind ?? "no kind", shown), fields.placement(pools), fields.failing(), fields.times(),
+    rest.length ? h("p", { class: "hint" }, `As YAML, because no field can show it: ${rest.join(", ")}.`) : null);
 }
 
-const complaints = (draft) => (draft.wrong.length === 0 ? null : h("div", { class: "notice", "data-tone": "bad", key: "wrong", role: "status" }, h("strong", {}, "The definition is not valid: "),
-  h("ul", { class: "plain" }, draft.wrong.map((it) => h("li", { key: it.pointer }, h("code", {}, it.pointer), ` ${it.detail}`)))));
+/** The complaints without a field; all of them beside a text. */
+function others(draft) {
+  const wrong = draft.mode === "form" ? draft.wrong.filter((it) => fieldAt(it.pointer, [...draft.shown].map((name) => ({ name }))) === null) : draft.wrong;
+  return wrong.length === 0 ? null : h("div", { class: "notice", "data-tone": "bad", key: "wrong", role: "status" }, h("strong", {}, "The definition is not valid: "),
+    h("ul", { class: "plain" }, wrong.map((it) => h("li", { key: it.pointer }, h("code", {}, it.pointer), " ", coded(it.detail)))));
+}
 
 /** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */
-export function editor(draft, kinds, { title, word, save, cancel, notice }, context) {
+export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel, notice }, context) {
   const all = linesOf(draft.before, draft.definition), count = changed(all);
   const blocked = draft.saving || draft.unreadable !== null || draft.wrong.length > 0 || (draft.before !== null && count === 0);
   return h("div", { class: "panels lead", key: "editor" },
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, title),
       draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
-      draft.mode === "form" ? form(draft, kinds, context) : textArea(draft, context)),
+      draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
-      notice ?? null, complaints(draft), diffView(all, "Changes"),
+      notice ?? null, others(draft), diffView(all, "Changes"),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

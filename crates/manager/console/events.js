@@ -40,10 +40,20 @@ async function load({ params }) {
 
 const field = (label, control) => h("label", { class: "field" }, h("span", {}, label), control);
 
+/** What a type of event is about. */
+const groupOf = (type) => GROUPS.find(([, like]) => like.test(type))[0];
+const GROUPS = [["Services", /^(service_|rebalanced|suspected)/], ["Batches", /^batch_/], ["Rollouts", /^rollout_/], ["Pools, limits and rates", /^(pool|limit|rate)_/], ["Managers", /^(safe_mode|work_queue_created|republish_capped|quarantine_capped|unreadable)/], ["Observers", /./]];
+
+/** Options under the headings of their groups; those without a group first. */
+function grouped(all, option) {
+  const groups = Map.groupBy(all, ([, , group]) => group ?? ""), names = [...GROUPS.map(([name]) => name)].reverse().filter((it) => groups.has(it));
+  return [(groups.get("") ?? []).map(option), names.map((name) => h("optgroup", { label: name, key: name }, groups.get(name).map(option)))];
+}
+
 function choice(label, name, any, options, params, context) {
   const now = params.get(name) ?? "", all = !now || options.some(([value]) => value === now) ? options : [...options, [now, name === "type" ? now.split(",").map(eventWord).join(", ") : now]];
   return field(label, h("select", { name, onchange: (event) => context.set({ [name]: event.target.value, cursor: "" }) },
-    h("option", { value: "", selected: !now }, any), all.map(([value, text]) => h("option", { value, selected: value === now }, text))));
+    h("option", { value: "", selected: !now }, any), grouped(all, ([value, text]) => h("option", { value, selected: value === now }, text))));
 }
 
 /** Each incarnation of a service has events of its own: those that ended say when they started. */
@@ -79,7 +89,7 @@ function spanChoice(params, context) {
 function filters(data, params, context) {
   const services = data.services.toSorted((a, b) => Number(a.is_deleted) - Number(b.is_deleted) || a.name.localeCompare(b.name, "en", { numeric: true }));
   return h("form", { class: "row fields", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
-    choice("Type", "type", "any", EVENT_TYPES.map((it) => [it, eventWord(it)]), params, context),
+    choice("Type", "type", "any", EVENT_TYPES.map((it) => [it, eventWord(it), groupOf(it)]), params, context),
     observerField(data, params, context), h("datalist", { id: "event-observers", key: "like" }, data.about.like.map((it) => h("option", { value: it.namespace === "default" ? it.name : `${it.namespace}/${it.name}` }))),
     may("services:read") ? choice("Service", "service", "any", services.map((it) => [it.id, serviceName(it)]), params, context) : null,
     spanChoice(params, context));

@@ -71,7 +71,8 @@ function running(all) {
 function nowhere(all) {
   const top = Math.max(1, ...all.map((it) => it.nowhere));
   const bars = all.map((it, index) => ({ index, height: it.nowhere / top * (HEIGHT - 3) })).filter((it) => it.height > 0);
-  return [s("path", { class: "ground", d: `M0 ${HEIGHT - 1}H${all.length}` }), ...bars.map(({ index, height }) => s("rect", { class: "bad", x: index, y: (HEIGHT - 1 - Math.max(height, 3)).toFixed(1), width: 1, height: Math.max(height, 3).toFixed(1) }))];
+  // Lines of one width, however few columns there are: a wide block would look like an alarm.
+  return [s("path", { class: "ground", d: `M0 ${HEIGHT - 1}H${all.length}` }), ...bars.map(({ index, height }) => s("path", { class: "stem", d: `M${index + 0.5} ${HEIGHT - 1}V${(HEIGHT - 1 - Math.max(height, 3)).toFixed(1)}` }))];
 }
 
 const holderOf = (name) => `history-${name}`;

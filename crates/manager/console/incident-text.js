@@ -8,6 +8,9 @@ const EVENTS = { lost: "service_lost", stopped: "service_gone", handed_over: "ha
 const causeWord = (cause) => eventWord(EVENTS[cause] ?? cause).replace(/^service /, "");
 const NAMED = 3;
 
+/** Whether its service handed the observers over, on request or because it stopped. Only the others are counted as incidents. */
+export const isHandover = (it) => it.cause === "handed_over" || it.cause === "stopped";
+
 export const incidentHref = (it) => `#/incidents/${encodeURIComponent(it.from)}/${encodeURIComponent(it.since)}`;
 export const incidentTitle = (it) => `${it.from} ${causeWord(it.cause)} · ${counted(it.moved, "observer")} moved${it.waiting ? `, ${number(it.waiting)} run nowhere yet` : ""}`;
 

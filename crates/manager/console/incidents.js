@@ -4,9 +4,10 @@ import { exact } from "./clock.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { AT_MOST, gap, isBound } from "./gap.js";
-import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
+import { gaps, incidentHref, incidentLine, incidentTitle, isHandover, targets, untilOf } from "./incident-text.js";
 import { causeGlyph, columns, lanesPanel } from "./lanes.js";
 import { earliest } from "./lanes-scale.js";
+import { COUNTS, someIncidents } from "./nav.js";
 import { readable } from "./session.js";
 import { bar, counted, duration, empty, fact, number, observerLink, table, time } from "./show.js";
 
@@ -23,14 +24,26 @@ const newestFirst = (all) => all.toSorted((a, b) => b.since.localeCompare(a.sinc
 
 async function load() {
   const picture = await get("/v1/timeline", { since: "24h", columns: 1 });
-  return { incidents: newestFirst(picture.incidents), completeSince: picture.complete_since };
+  const isCut = picture.complete_since !== null && Date.parse(picture.complete_since) > Date.parse(picture.since);
+  return { incidents: newestFirst(picture.incidents), completeSince: isCut ? picture.complete_since : null };
 }
 
-const draw = ({ incidents, completeSince }) => [
-  h("header", { class: "head" }, h("h1", {}, "Incidents"), h("p", { class: "total" }, number(incidents.length)), h("p", { class: "fine" }, "in the last 24 hours")),
-  incidents.length === 0 ? empty("No incidents", "When observers move from one service to others at about the same time, the moves appear here with their gaps and overlaps.") : h("section", { class: "panel" }, incidentList(incidents)),
-  completeSince ? h("p", { class: "fine" }, `Events before ${exact(completeSince)} are no longer stored.`) : null,
-];
+const NOTHING = {
+  incidents: ["No incidents", "When a service is lost, the moves of its observers to other services appear here with their gaps and overlaps."],
+  handovers: ["No handovers", "When a service hands observers over, because of a move, a drain, a rebalance or its stop, the moves appear here with their gaps and overlaps."],
+};
+
+function draw({ incidents, completeSince }, { params }, context) {
+  const all = { incidents: incidents.filter((it) => !isHandover(it)), handovers: incidents.filter(isHandover) };
+  const now = params.get("show") === "handovers" ? "handovers" : "incidents", shown = all[now];
+  const chip = (name, text) => h("button", { type: "button", class: "chip plain-chip", key: name, "aria-pressed": String(name === now), onclick: () => context.set({ show: name === "incidents" ? "" : name }) }, text, h("b", {}, number(all[name].length)));
+  return [
+    h("header", { class: "head" }, h("h1", {}, "Incidents"), h("p", { class: "total" }, number(all.incidents.length)), h("p", { class: "fine" }, "in the last 24 hours")),
+    h("div", { class: "chips", role: "group", "aria-label": "Which moves", key: "which" }, chip("incidents", "Incidents"), chip("handovers", "Handovers")),
+    shown.length === 0 ? empty(...NOTHING[now]) : h("section", { class: "panel", key: now }, incidentList(shown)),
+    completeSince ? h("p", { class: "fine" }, `Events before ${exact(completeSince)} are no longer stored.`) : null,
+  ];
+}
 
 async function loadOne({ parts: [, from, since] }) {
   const at = Date.parse(since ?? "");
@@ -41,8 +54,8 @@ async function loadOne({ parts: [, from, since] }) {
   const until = new Date(Math.min(untilOf(it) + 2 * AROUND_MS, Date.now())).toISOString();
   const [picture, services, starts] = await Promise.all([
     get("/v1/timeline", { since: new Date(Math.max(at - AROUND_MS, earliest())).toISOString(), until, columns: columns(), service: [from, ...Object.keys(it.to)] }),
-    readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), get("/v1/events", { type: "started", details: true, limit: MOVED })]);
-  const within = (event) => event.gap_ms !== null && Date.parse(event.at) >= at - 1000 && Date.parse(event.at) <= untilOf(it) + 1000 && event.service?.name in it.to;
+    readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), get("/v1/events", { type: "started", details: true, since: new Date(at - 1000).toISOString(), until: new Date(untilOf(it) + 1000).toISOString(), limit: MOVED })]);
+  const within = (event) => event.gap_ms !== null && event.service?.name in it.to;
   return { from, it, picture, services: services.items, moves: starts.items.filter(within) };
 }
 
@@ -51,7 +64,7 @@ export const capacities = (services) => new Map(services.filter((it) => !it.is_d
 const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Moved to"), h("ul", { class: "flow" },
   Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`), h("span", { class: "n" }, number(count))))));
 
-const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "This page reads only the newest events, and the events of these moves are older.") : table("Observers that moved", [
+const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "The events of these moves are no longer stored.") : table("Observers that moved", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
   { title: "To", cell: (event) => event.service?.name ?? "" },
   { title: "Gap", class: "n", cell: (event) => gap(event.gap_ms, isBound(event)) },
@@ -74,5 +87,5 @@ function drawOne({ from, it, picture, services, moves }, _route, context) {
   ];
 }
 
-export const incidents = { name: "incidents", title: "Incidents", load, draw };
-export const incident = { name: "incident", title: "Incident", load: loadOne, draw: drawOne };
+export const incidents = { name: "incidents", title: "Incidents", load, draw, counts: (data) => [COUNTS.incidents(data.incidents)] };
+export const incident = { name: "incident", title: "Incident", load: loadOne, draw: drawOne, counts: ({ it }) => [someIncidents(it ? [it] : [])] };

@@ -8,7 +8,7 @@ const CHORD_MS = 1200;
 
 const OTHERS = [
   ["Ctrl K or ⌘K", "find a page, a saved view, an observer, a service"], ["/", "filter this list, or the list of observers"], ["c", "new observer"],
-  ["e", "edit the observer of this page"], ["j and k", "next and previous row or card"], ["Enter or o", "open the row"], ["x", "select the row"], ["?", "this help"], ["Esc", "close"],
+  ["e", "edit the observer of this page"], ["j and k", "next and previous row, card or box"], ["arrow keys", "in the topology: from observer to observer"], ["Enter or o", "open the row"], ["x", "select the row"], ["?", "this help"], ["Esc", "close"],
 ];
 
 export function help() {
@@ -27,7 +27,7 @@ export function help() {
 }
 
 /** Rows of tables, entries of lists, and cards. */
-const ROWS = "main tbody tr, main .incident-list > li, main .cards > li";
+const ROWS = "main tbody tr, main .incident-list > li, main .cards > li, main .boxes > li";
 /** The row that has the focus: redrawing the page keeps it. */
 const row = () => document.activeElement?.closest(ROWS);
 

@@ -3,10 +3,10 @@ import { get } from "./api.js";
 import { copyButton } from "./copy.js";
 import { asCommand } from "./definition.js";
 import { h } from "./dom.js";
-import { coded } from "./doctor.js";
+import { COUNTS } from "./nav.js";
 import { fields } from "./schema.js";
 import { may, readable } from "./session.js";
-import { bar, counted, empty, number, state, table } from "./show.js";
+import { bar, coded, counted, empty, number, state, table } from "./show.js";
 import { toYaml } from "./yaml.js";
 
 const first = (text) => (text ?? "").split("\n\n")[0].replaceAll("\n", " ");
@@ -18,7 +18,7 @@ const draw = ({ items }) => [
     { title: "Kind", class: "name", cell: link },
     { title: "Services", class: "n", cell: (it) => number(it.services) },
     { title: "Pools", cell: (it) => it.pools.join(", ") },
-    { title: "Members of the spec", class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
+    { title: "Fields", class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
     { title: "Description", class: "text spare", cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
   ], items),
 ];
@@ -39,7 +39,7 @@ function example(it, all) {
 
 function drawOne({ name, it, services, used }) {
   const crumb = h("p", { class: "crumb" }, h("a", { href: "#/kinds" }, "Kinds"));
-  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), empty("No living service offers this kind", "Observers of this kind wait until a service that offers it runs.", h("a", { class: "button", href: `#/observers?kind=${encodeURIComponent(name)}` }, "Its observers"))];
+  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), empty("No service offers this kind", used.total ? `${counted(used.total, "observer")} of this kind ${used.total === 1 ? "waits" : "wait"} until a service that offers it runs.` : "No observer has this kind. Check the name, or start a service that offers it.", used.total ? h("a", { class: "button", href: `#/observers?kind=${encodeURIComponent(name)}` }, "Its observers") : h("a", { class: "button", href: "#/kinds" }, "Kinds"))];
   const all = fields(it.schema), sample = example(it, all);
   const paragraphs = (it.schema?.description ?? "").split("\n\n").filter(Boolean);
   return [
@@ -47,7 +47,7 @@ function drawOne({ name, it, services, used }) {
       may("observers:create") ? h("div", { class: "row end" }, h("a", { class: "button primary", href: `#/create?kind=${encodeURIComponent(name)}` }, "New observer of this kind")) : null),
     ...paragraphs.map((text) => h("p", { class: "prose" }, coded(text.replaceAll("\n", " ")))),
     h("section", { class: "panel", key: "spec" }, h("h2", {}, "Spec"), all === null ? h("p", { class: "fine" }, "The services have sent no schema for this kind: it accepts any JSON.") : all.length === 0 ? h("p", { class: "fine" }, "This kind takes no arguments.") : table("Spec", [
-      { title: "Member", cell: (field) => h("code", {}, field.name) },
+      { title: "Field", cell: (field) => h("code", {}, field.name) },
       { title: "Type", cell: (field) => (field.choices ? field.choices.join(" | ") : field.shape) },
       { title: "Required", cell: (field) => (field.required ? "required" : "") },
       { title: "Default", cell: (field) => (field.fallback === undefined || field.fallback === null ? "" : h("code", {}, JSON.stringify(field.fallback))) },
@@ -62,5 +62,5 @@ function drawOne({ name, it, services, used }) {
   ];
 }
 
-export const kinds = { name: "kinds", title: "Kinds", load: () => get("/v1/kinds"), draw };
+export const kinds = { name: "kinds", title: "Kinds", load: () => get("/v1/kinds"), draw, counts: ({ total }) => [COUNTS.kinds(total)] };
 export const kind = { name: "kind", title: "Kind", load: loadOne, draw: drawOne };

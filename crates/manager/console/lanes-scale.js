@@ -36,16 +36,22 @@ export function scale(picture, width, left, right) {
   return { since, until, x, at, left, right: width - right };
 }
 
-export function ticks({ since, until }, most) {
+/** The ticks of an axis, from its end to its start: `at`, and the text `ago` in the unit of the whole axis. `isFine`: some are between two minutes. Those of a span in the past are at round times. */
+export function ticks({ since, until }, most, isPast = false) {
   const step = STEPS_MS.find((it) => (until - since) / it <= most) ?? STEPS_MS.at(-1);
-  return Array.from({ length: Math.floor((until - since) / step) + 1 }, (_, index) => until - index * step);
+  const written = unitOf(step, until - since);
+  const last = isPast ? Math.floor(until / step) * step : until;
+  return Array.from({ length: Math.floor((last - since) / step) + 1 }, (_, index) => ({ at: last - index * step, ago: index ? `−${written(index * step)}` : "now", isFine: step < MINUTE_MS }));
 }
 
-/** The time between a tick and the end of the picture, exact: ticks are at whole seconds. */
-export function beforeEnd(ms) {
-  if (ms === 0) return "now";
-  const [size, unit] = [[3600000, "h"], [60000, "min"]].find(([it]) => ms % it === 0) ?? [1000, "s"];
-  return `−${ms / size} ${unit}`;
+const MINUTE_MS = 60000, HOUR_MS = 3600000;
+const pair = (ms, large) => `${Math.floor(ms / large)}:${String(Math.round(ms % large / (large / 60))).padStart(2, "0")}`;
+
+/** How the times before the end of an axis are written: all in one unit. */
+function unitOf(step, span) {
+  if (step % HOUR_MS === 0) return (ms) => `${ms / HOUR_MS} h`;
+  if (step % MINUTE_MS === 0) return span > 2 * HOUR_MS ? (ms) => `${pair(ms, HOUR_MS)} h` : (ms) => `${ms / MINUTE_MS} min`;
+  return span > MINUTE_MS ? (ms) => pair(ms, MINUTE_MS) : (ms) => `${ms / 1000} s`;
 }
 
 const sorted = (lanes) => lanes.toSorted((a, b) => a.service.localeCompare(b.service, "en", { numeric: true }));

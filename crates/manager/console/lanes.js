@@ -4,14 +4,17 @@ import { h, patch, s } from "./dom.js";
 import { AT_MOST, isBound } from "./gap.js";
 import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
+import { dragBand, dragging } from "./lanes-drag.js";
 import { byOf, fullOf, groupNames, groupedRows, groupings, toggled } from "./lanes-groups.js";
-import { SPANS, beforeEnd, chosen, heldAtEnd, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
+import { SPANS, chosen, heldAtEnd, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
 import { counted, number, table } from "./show.js";
 
 const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
 const NARROW = 620;
 const NEAR = 7;
 const WIDE_GAP = 14;
+/** More incidents than this within so many pixels are drawn without arcs. */
+const CROWD = 3, CROWD_PX = 40;
 /** Events that do not explain changes of a lane. */
 const DULL = new Set(["work_queue_created", "limit_set", "limit_deleted", "rate_set", "rate_deleted"]);
 let card = null;
@@ -106,7 +109,7 @@ function arcs(it, rows, { x, right }) {
   return Object.keys(it.to).filter((name) => rows.has(name) && rows.get(name) !== from).map((name) => {
     const to = rows.get(name), far = Math.abs(to - from);
     const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(untilOf(it)), x0 + 16 + far * 4), right);
-    return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${(x0 + 18).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: 2.6 }));
+    return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${Math.min(x0 + 18, right).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: 2.6 }));
   });
 }
 
@@ -124,11 +127,17 @@ function cardElement() {
   return [h("div", { class: "lane-card", style }, card.lines)];
 }
 
-function incidentLink(it, rows, at, width) {
+/** Incidents with several others nearby: their arcs would cover each other. */
+function crowdedOf(incidents, { x }) {
+  const places = incidents.map((it) => x(Date.parse(it.since)));
+  return new Set(incidents.filter((_, index) => places.filter((place) => Math.abs(place - places[index]) < CROWD_PX).length > CROWD));
+}
+
+function incidentLink(it, rows, at, width, isCrowded) {
   const x0 = at.x(Date.parse(it.since)), row = rows.get(it.from);
   return s("a", { href: incidentHref(it), key: `${it.from}-${it.since}`, "aria-label": incidentLine(it),
     onfocus: () => show({ left: x0, top: y(row) + ROW + 4, width, lines: incidentCard(it) }), onblur: () => show(null) },
-    arcs(it, rows, at), s("rect", { class: "hit", x: (x0 - 16).toFixed(1), y: y(row) - 2, width: 34, height: ROW + 4, rx: 4 }));
+    isCrowded ? null : arcs(it, rows, at), s("rect", { class: "hit", x: (x0 - 16).toFixed(1), y: y(row) - 2, width: 34, height: ROW + 4, rx: 4 }));
 }
 
 /** Whether a row shows this service: its own lane, or the heading of its group, if it has no row. */
@@ -163,10 +172,10 @@ const START = 76;
 function axis(at, bottom, width, isFromStart) {
   const live = Math.abs(Date.now() - at.until) < 60000;
   const start = isFromStart ? s("text", { key: "start", x: at.left, y: bottom + 15 }, "since start") : null;
-  return [start, ...ticks(at, width / 130).map((moment) => {
-    const ago = at.until - moment, place = at.x(moment).toFixed(1);
-    const text = start && at.x(moment) < at.left + START + 24 ? "" : live ? beforeEnd(ago) : shortClock(moment);
-    return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), s("text", { x: place, y: bottom + 15, "text-anchor": ago === 0 ? "end" : "middle" }, text));
+  return [start, ...ticks(at, width / 130, !live).map(({ at: moment, ago, isFine }) => {
+    const place = at.x(moment).toFixed(1);
+    const text = start && at.x(moment) < at.left + START + 24 ? "" : live ? ago : isFine ? clock(moment) : shortClock(moment);
+    return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), s("text", { x: place, y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle" }, text));
   })];
 }
 
@@ -180,7 +189,7 @@ function rowsOf(picture, at, groups) {
   return many ? [...shown, more([...(folded ?? []), ...others], many)] : shown;
 }
 
-function chart(all, capacities, width, groups) {
+function chart(all, capacities, width, groups, choose) {
   const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type)) };
   const left = width < NARROW ? 88 : 124, at = scale(picture, width, left, 14);
   const drawn = rowsOf(picture, at, groups);
@@ -188,17 +197,18 @@ function chart(all, capacities, width, groups) {
   const top = Math.max(1, ...drawn.filter((it) => !it.group && !it.sum).map((it) => most(it, "held_max")));
   const full = (it) => (it.group ? fullOf(it) : it.sum ? most(it, "held_max") * 1.2 : Math.max(capacities.get(it.service) ?? top * 1.2, most(it, "held_max")));
   const bottom = y(drawn.length) - BETWEEN, known = picture.complete_since ? Date.parse(picture.complete_since) : null;
+  const shown = picture.incidents.filter((it) => rows.has(it.from)), crowded = crowdedOf(shown, at);
   const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
     it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), until: at.until, isGrouped: Boolean(groups?.by) }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
     heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), row, at));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
-    onpointermove: (event) => look(event, picture, drawn, at, width), onpointerleave: () => show(null) },
+    ...dragging({ at, width, choose, move: (event) => look(event, picture, drawn, at, width), leave: () => show(null) }) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
     axis(at, bottom, width, picture.isFromStart), drawn.map(lane),
     known && known > at.since ? s("rect", { class: "unknown", x: left, y: TOP, width: (at.x(known) - left).toFixed(1), height: bottom - TOP }) : null,
-    picture.incidents.filter((it) => rows.has(it.from)).map((it) => incidentLink(it, rows, at, width)),
-    picture.marks.filter((it) => it.service === null).map((it) => glyph(it.type, at.x(Date.parse(it.at)), 6)));
+    shown.map((it) => incidentLink(it, rows, at, width, crowded.has(it))),
+    picture.marks.filter((it) => it.service === null).map((it) => glyph(it.type, at.x(Date.parse(it.at)), 6)), choose ? dragBand(TOP - 4, bottom) : null);
 }
 
 const asTable = ({ lanes, marks, until }, groups) => {
@@ -244,7 +254,7 @@ export function lanesPanel(picture, capacities, { title = "Failover timeline", s
   return h("section", { class: "panel lanes across", key: "lanes" },
     h("header", {}, h("h2", {}, title), legend(picture), groups ? groupChoice(groups, context) : null, spans ? spanButtons(spans.params, context, spans.ask) : null),
     picture.lanes.length === 0 ? h("p", { class: "fine" }, "No service ran in this time.") :
-      h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width, groups), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),
+      h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width, groups, spans ? (span) => context.set({ ...span, span: "" }) : null), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),
     many ? h("button", { type: "button", class: "quiet lane-more", key: "more", onclick: () => { unfolded = !unfolded; context.redraw(); } }, unfolded ? "Show fewer lanes" : `Show all ${number(picture.lanes.length)} lanes`) : null,
     asTable(picture, groups));
 }

@@ -1,6 +1,8 @@
 // Limits: the list, and one with the observers that use its places and those that wait for one.
 import { call, get } from "./api.js";
-import { confirm, notWhole } from "./ask.js";
+import { askChange } from "./ask-sent.js";
+import { confirm } from "./ask.js";
+import { asWhole } from "./create-check.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { bar, counted, empty, number, table } from "./show.js";
@@ -13,13 +15,15 @@ const isGroup = (it) => it.key.endsWith("*");
 const use = (it) => isGroup(it) ? `${number(it.used)} in use, at most ${number(it.max)} of each key` : `${number(it.used)} of ${number(it.max)} places in use`;
 const gauge = (it) => isGroup(it) ? h("span", { class: "fine" }, use(it)) : bar(it.used, it.max, use(it));
 
+const said = (key, max) => `At most ${counted(Number(max), "observer")} of ${key} run at once.`;
+const wrongMax = (max) => { const wrong = max ? asWhole(0, Infinity)(max) : "write a whole number"; return wrong ? { max: wrong } : {}; };
+
 /** Asks for a maximum and sets it; `lines` say what follows. */
-async function set(key, { max, enforce, lines, title }, context) {
-  const answer = await confirm({ title, action: "Set", danger: false, lines, input: { label: "Observers that may run at once", placeholder: String(max), check: notWhole } });
-  if (!answer) return;
-  const wanted = Number(answer.value);
-  await context.attempt(() => call("PUT", path(key), { max: wanted, enforce }), `At most ${counted(wanted, "observer")} of ${key} run at once.`);
-}
+const set = (key, { max, enforce, lines, title }, context) => askChange({
+  title, action: "Set", lines, fields: [{ name: "max", label: "Observers that may run at once", placeholder: String(max) }],
+  check: (typed) => wrongMax(typed.max), fieldOf: () => ["max"],
+  send: (typed) => call("PUT", path(key), { max: Number(typed.max), enforce }), done: (typed) => said(key, typed.max),
+}, context);
 
 function change(it, context) {
   const ends = it.enforce ? "The limit is enforced: a lower maximum ends the observers that were created last." : "A lower maximum ends no observer.";
@@ -27,17 +31,12 @@ function change(it, context) {
   return set(it.key, { max: it.max, enforce: it.enforce, title: `Maximum of ${it.key}`, lines: [`${use(it)}. ${ends}`, ...apart] }, context);
 }
 
-async function add({ items }, context) {
-  const answer = await confirm({
-    title: "New limit", action: "Next", danger: false,
-    lines: ["Observers that name the key count towards the limit. A * at the end stands for each key that begins so."],
-    input: { label: "Key", placeholder: "account-42" },
-  });
-  if (!answer?.value) return;
-  const known = items.find((it) => it.key === answer.value);
-  if (known) return change({ ...known, applies: known.key }, context);
-  return set(answer.value, { max: 1, enforce: false, title: `Maximum of ${answer.value}`, lines: [] }, context);
-}
+const add = ({ items }, context) => askChange({
+  title: "New limit", action: "Create", lines: ["Observers that name the key count towards the limit. A * at the end stands for each key that begins so."],
+  fields: [{ name: "key", label: "Key", placeholder: "account-42" }, { name: "max", label: "Observers that may run at once", placeholder: "1" }],
+  check: ({ key, max }) => ({ ...(key ? items.some((it) => it.key === key) && { key: `limit ${key} exists: change it on its page` } : { key: "a limit needs a key" }), ...wrongMax(max) }),
+  fieldOf: (pointer) => [pointer.startsWith("/max") ? "max" : "key"], send: ({ key, max }) => call("PUT", path(key), { max: Number(max), enforce: false }), done: ({ key, max }) => said(key, max),
+}, context);
 
 async function remove(it, context) {
   if (!await confirm({ title: `Delete limit ${it.key}?`, lines: ["A limit can be deleted while no observer needs it."], action: `Delete ${it.key}` })) return;

@@ -2,7 +2,8 @@
 import { h } from "./dom.js";
 import { health, number, time, timed } from "./show.js";
 
-const note = (it) => it.last_error && (it.health === "restarting" || it.status === "Failed") ? h("span", { class: "bad", title: it.last_error }, it.last_error) : h("span", { title: it.reason }, it.reason ? timed(it.reason) : it.progress || "");
+/** Why it is as it is: the last error, the reason, or the progress. */
+export const note = (it) => it.last_error && (it.health === "restarting" || it.status === "Failed") ? h("span", { class: "bad", title: it.last_error }, it.last_error) : h("span", { title: it.reason }, it.reason ? timed(it.reason) : it.progress || "");
 const none = () => h("span", { class: "none" }, "–");
 const tags = (labels) => Object.entries(labels).map(([key, value]) => h("a", { class: "tag", key, href: `#/observers?label=${encodeURIComponent(`${key}=${value}`)}` }, `${key}=${value}`));
 
@@ -15,10 +16,10 @@ const COLUMNS = [
   { name: "priority", title: "Priority", class: "n", cell: (it) => number(it.priority), rare: true },
   { name: "service", title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : none() },
   { name: "restarts", title: "Restarts", class: "n", cell: (it) => number(it.restarts), rare: true },
-  { name: "started", title: "Started", class: "n when", cell: (it) => time(it.started_at) },
+  { name: "started", title: "Last started", class: "n when", cell: (it) => time(it.started_at) },
   { name: "created", title: "Created", class: "n when", cell: (it) => time(it.created_at), sort: "created_at" },
   { name: "labels", title: "Labels", cell: (it) => tags(it.labels), rare: true },
-  { name: "reason", title: "Reason", class: "text", cell: note },
+  { name: "reason", title: "Reason", class: "text spare", cell: note },
 ];
 
 // The menu closes when the user presses elsewhere.

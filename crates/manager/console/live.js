@@ -9,6 +9,8 @@ const IDLE_MS = 5000;
 /** What services hold follows an event by a heartbeat: for so long after an event it is read at the pace of events. */
 const SETTLE_MS = 3000;
 const PROBE_MS = 1000;
+/** After this time without an answer, the page says that it waits. */
+const LATE_MS = 4000;
 const REOPEN_MS = 10000;
 
 export class Live {
@@ -37,8 +39,8 @@ export class Live {
     this.#schedule(0);
   }
 
-  #tell() {
-    this.told({ lostAt: this.#lostAt, freshAt: this.#freshAt, streaming: this.#source?.readyState === EventSource.OPEN });
+  #tell(isLate = false) {
+    this.told({ isLate, lostAt: this.#lostAt, freshAt: this.#freshAt, streaming: this.#source?.readyState === EventSource.OPEN });
   }
 
   #rest() {
@@ -58,6 +60,7 @@ export class Live {
     if (now < this.#next && this.#lostAt === null) return this.#schedule(this.#next - now);
     this.#busy = true;
     this.#stale = false;
+    const late = setTimeout(() => this.#tell(true), LATE_MS);
     let again = now - this.#eventAt < SETTLE_MS ? REFRESH_MS : IDLE_MS;
     try {
       if (this.#lostAt !== null) await call("GET", "/livez");
@@ -71,6 +74,7 @@ export class Live {
       again = PROBE_MS;
     } finally {
       this.#busy = false;
+      clearTimeout(late);
       // A slow manager is asked more seldom.
       const took = performance.now() - now;
       this.#next = now + Math.max(REFRESH_MS, 2 * took);

@@ -85,9 +85,16 @@ function download(name) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
+/** The address names the run, so that it can be sent. */
+function turnToRun(run) {
+  if (run === view.run) return;
+  view.run = run;
+  if (run && run !== runs[0]?.epoch) tail.read(run);
+}
+
 function tools(it, context) {
   const set = (changes) => { Object.assign(view, changes); context.redraw(); show(); };
-  const choose = (run) => { if (run && run !== runs[0].epoch) tail.read(run); set({ run }); };
+  const choose = (run) => context.set({ run });
   const toggle = (id, text, on, run) => h("button", { type: "button", class: "quiet", id, "aria-pressed": String(on), onclick: run }, text);
   return h("div", { class: "log-tools", key: "tools" },
     h("input", { type: "search", "aria-label": "Search in the lines", placeholder: "Search", value: view.find, autocomplete: "off", spellcheck: "false", oninput: (event) => set({ find: event.target.value }) }),
@@ -99,13 +106,14 @@ function tools(it, context) {
 }
 
 /** The lines of this observer, kept up to date until the page is left; `known` are its runs, the newest first. */
-export function logs(it, known, context) {
+export function logs(it, known, params, context) {
   if (tail?.id !== it.id) leave();
   if (!tail) {
     tail = new Tail(it.id, () => { timer ??= setTimeout(show, DRAW_MS); });
     tail.hash = location.hash.split("?")[0];
   }
   runs = known.slice(0, RUNS).map((run) => ({ epoch: run.epoch_string, on: run.service ? ` on ${run.service.name}` : "" }));
+  turnToRun(params.get("run") ?? "");
   tail.open(ENDED.includes(it.status));
   requestAnimationFrame(stick);
   const touched = () => { touchedAt = performance.now(); };

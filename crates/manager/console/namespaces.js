@@ -1,6 +1,8 @@
 // Namespaces: the parts of the deployment that belong to teams, with their quotas.
 import { call, get } from "./api.js";
-import { askForm, confirm } from "./ask.js";
+import { askChange } from "./ask-sent.js";
+import { confirm } from "./ask.js";
+import { asWhole } from "./create-check.js";
 import { h } from "./dom.js";
 import { may, readable } from "./session.js";
 import { bar, number, smallButton, table } from "./show.js";
@@ -14,18 +16,22 @@ async function load() {
   return { ...page, roles: roles.items.map((it) => it.name) };
 }
 
-const wrong = (typed) => (typed.name === "" ? "A namespace needs a name." : QUOTAS.some(([name]) => typed[name] && !/^[1-9]\d*$/.test(typed[name])) ? "A quota is a whole number of 1 or more; empty means no quota." : null);
+function wrong(typed, names) {
+  const quotas = QUOTAS.map(([name]) => [name, typed[name] ? asWhole(1, Infinity)(typed[name]) : null]).filter(([, found]) => found);
+  return { ...(typed.name === "" && { name: "a namespace needs a name" }), ...(names.includes(typed.name) && { name: `namespace ${typed.name} exists` }), ...Object.fromEntries(quotas) };
+}
 
-async function edit(it, context) {
+/** The field of a complaint of the manager; those about the address are about the name. */
+const fieldOf = (pointer) => { const [, first, second] = pointer.split("/"); return [first === "quotas" ? second : first === "pools" ? "pools" : "name"]; };
+
+function edit(it, names, context) {
   const quotas = QUOTAS.filter(([name]) => name !== "running" || it?.name !== "default");
-  const typed = await askForm({ title: it ? `Namespace ${it.name}` : "New namespace", action: it ? "Save" : "Create", check: wrong, fields: [
+  const nameOf = (typed) => it?.name ?? typed.name, poolsOf = (typed) => typed.pools.split(/[\s,]+/).filter(Boolean);
+  const bodyOf = (typed) => ({ quotas: Object.fromEntries(quotas.filter(([quota]) => typed[quota]).map(([quota]) => [quota, Number(typed[quota])])), ...(poolsOf(typed).length && { pools: poolsOf(typed) }) });
+  return askChange({ title: it ? `Namespace ${it.name}` : "New namespace", action: it ? "Save" : "Create", check: (typed) => wrong(typed, names), fieldOf, send: (typed) => call("PUT", path(nameOf(typed)), bodyOf(typed)), done: (typed) => `Namespace ${nameOf(typed)} saved.`, fields: [
     ...(it ? [] : [{ name: "name", label: "Name", placeholder: "team-a", hint: "1 to 63 of a-z 0-9 -" }]),
     ...quotas.map(([name, label]) => ({ name, label, value: it?.quotas[name] ? String(it.quotas[name]) : "", placeholder: "no quota" })),
-    { name: "pools", label: "Pools that it may use", value: it?.pools?.join(", ") ?? "", placeholder: "every pool", hint: "comma-separated" }] });
-  if (!typed) return;
-  const name = it?.name ?? typed.name, pools = typed.pools.split(/[\s,]+/).filter(Boolean);
-  const body = { quotas: Object.fromEntries(quotas.filter(([quota]) => typed[quota]).map(([quota]) => [quota, Number(typed[quota])])), ...(pools.length && { pools }) };
-  await context.attempt(() => call("PUT", path(name), body), `Namespace ${name} saved.`);
+    { name: "pools", label: "Pools that it may use", value: it?.pools?.join(", ") ?? "", placeholder: "every pool", hint: "comma-separated" }] }, context);
 }
 
 async function remove(it, context) {
@@ -36,11 +42,11 @@ const used = (count, most) => (most ? [`${number(count)} of ${number(most)}`, ba
 
 const actions = (it, roles, context) => [
   may("tokens:write") ? smallButton("New token", `New token for ${it.name}`, () => newToken(roles, context, it.name)) : null,
-  may("namespaces:write") ? smallButton("Edit", `Edit ${it.name}`, () => edit(it, context)) : null,
+  may("namespaces:write") ? smallButton("Edit", `Edit ${it.name}`, () => edit(it, [], context)) : null,
   may("namespaces:write") && it.name !== "default" ? smallButton("Delete", `Delete ${it.name}`, () => remove(it, context), true) : null];
 
 const draw = ({ items, total, roles }, _route, context) => [
-  h("header", { class: "head" }, h("h1", {}, "Namespaces"), h("p", { class: "total" }, number(total)), may("namespaces:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => edit(null, context) }, "New namespace")) : null),
+  h("header", { class: "head" }, h("h1", {}, "Namespaces"), h("p", { class: "total" }, number(total)), may("namespaces:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => edit(null, items.map((it) => it.name), context) }, "New namespace")) : null),
   table("Namespaces", [
     { title: "Namespace", class: "name", cell: (it) => it.name }, { title: "Observers", class: "n", cell: (it) => used(it.observers, it.quotas.observers) },
     { title: "With a slot", class: "n", cell: (it) => (it.running === null ? "–" : used(it.running, it.quotas.running)) },

@@ -1,8 +1,9 @@
 // The navigation: pages grouped by task, with counts; only pages that the session may read.
 import { get } from "./api.js";
 import { h, patch } from "./dom.js";
+import { isHandover } from "./incident-text.js";
 import { may, readable } from "./session.js";
-import { STATUSES, number } from "./show.js";
+import { number, observersIn } from "./show.js";
 
 /** `key` is the letter after `g`. */
 export const PAGES = [
@@ -30,16 +31,42 @@ export const PAGES = [
 const FAST_MS = 2000;
 const SLOW_MS = 30000;
 let counts = {}, bad = {}, fastAt = -Infinity, slowAt = -Infinity, opened;
+/** What the page that is open has told: it wins over an answer to the navigation, which may be older. */
+let told = { counts: {}, bad: {} };
+/** When the newest incident that is counted began. */
+let newestIncident = "";
 
-/** Counts the findings of the doctor: all of them, as its page does. */
-function countFindings(found) {
-  counts = { ...counts, doctor: found.length || null };
-  bad = { ...bad, doctor: found.some((it) => it.severity === "critical") };
+/** The counts of a page, as the navigation shows them. */
+export const COUNTS = {
+  observers: (count) => ({ counts: { observers: count } }),
+  services: (count) => ({ counts: { services: count } }),
+  pools: (total) => ({ counts: { pools: total } }),
+  kinds: (total) => ({ counts: { kinds: total } }),
+  findings: (all) => ({ counts: { doctor: all.length || null }, bad: { doctor: all.some((it) => it.severity === "critical") } }),
+  /** Handovers are no incidents. */
+  incidents: (all) => ({ counts: { incidents: all.filter((it) => !isHandover(it)).length || null }, newest: newestOf(all) }),
+  waits: (count) => ({ counts: { parked: count || null }, bad: { parked: count > 0 } }),
+  safeMode: (on) => ({ counts: { "safe-mode": on ? "on" : "off" }, bad: { "safe-mode": on } }),
+};
+const sum = (all) => all.reduce((total, it) => total + it, 0);
+const newestOf = (all) => all.reduce((newest, it) => (it.since > newest ? it.since : newest), "");
+
+function keep({ counts: more = {}, bad: worse = {}, newest = newestIncident }) {
+  counts = { ...counts, ...more };
+  bad = { ...bad, ...worse };
+  newestIncident = newest;
 }
 
-/** The page of the doctor has read its findings: the navigation shows the same number. */
-export function tellFindings(found) {
-  countFindings(found);
+/** The page shows some of the incidents: if one of them is not counted yet, the navigation soon counts again. */
+export function someIncidents(all) {
+  if (newestOf(all) > newestIncident && performance.now() - slowAt > FAST_MS) slowAt = -Infinity;
+  return {};
+}
+
+/** The page has read what these counts say: the navigation shows the same. */
+export function tellCounts(all) {
+  told = { counts: Object.assign({}, ...all.map((it) => it.counts)), bad: Object.assign({}, ...all.map((it) => it.bad)) };
+  all.forEach(keep);
   drawNav(opened);
 }
 
@@ -47,28 +74,29 @@ async function fast() {
   const [stats, parked, safe, pools] = await Promise.all([
     readable("status:read", () => get("/v1/stats"), null), readable("parked:read", () => get("/v1/parked", { limit: 1 }), null),
     readable("safe-mode:read", () => get("/v1/safe-mode"), null), readable("pools:read", () => get("/v1/pools"), null)]);
-  const sum = (all) => Object.values(all).reduce((total, it) => total + it, 0);
-  const waits = (parked?.total ?? 0) + (stats?.observers.Failed ?? 0);
-  counts = { ...counts,
-    observers: stats && STATUSES.reduce((total, it) => total + (stats.observers[it] ?? 0), 0), services: stats && sum(stats.services),
-    pools: pools?.total, parked: waits || null, "safe-mode": safe && (safe.on ? "on" : "off") };
-  bad = { ...bad, parked: waits > 0, "safe-mode": safe?.on === true };
+  if (stats) [COUNTS.observers(observersIn(stats)), COUNTS.services(sum(Object.values(stats.services)))].forEach(keep);
+  if (pools) keep(COUNTS.pools(pools.total));
+  if (safe) keep(COUNTS.safeMode(safe.on));
+  keep(COUNTS.waits((parked?.total ?? 0) + (stats?.observers.Failed ?? 0)));
 }
 
 async function slow() {
   const [kinds, doctor, timeline] = await Promise.all([
     readable("kinds:read", () => get("/v1/kinds"), null), readable("status:read", () => get("/v1/doctor"), null),
     readable("events:read", () => get("/v1/timeline", { since: "24h", columns: 1 }), null)]);
-  counts = { ...counts, kinds: kinds?.total, incidents: timeline?.incidents.length || null };
-  countFindings(doctor?.items ?? []);
+  if (kinds) keep(COUNTS.kinds(kinds.total));
+  if (timeline) keep(COUNTS.incidents(timeline.incidents));
+  keep(COUNTS.findings(doctor?.items ?? []));
 }
 
 /** Marks the page that is open. */
 export function drawNav(open) {
+  if (open !== opened) told = { counts: {}, bad: {} };
   opened = open;
+  const shown = { ...counts, ...told.counts }, alarming = { ...bad, ...told.bad };
   const groups = [...new Set(PAGES.map((it) => it.group))];
   const link = (it) => h("a", { key: it.path || "overview", href: `#/${it.path}`, "aria-current": it.path === open ? "page" : undefined },
-    h("span", {}, it.title), counts[it.path] === undefined || counts[it.path] === null ? null : h("b", { class: bad[it.path] ? "bad" : undefined }, typeof counts[it.path] === "number" ? number(counts[it.path]) : counts[it.path]));
+    h("span", {}, it.title), shown[it.path] === undefined || shown[it.path] === null ? null : h("b", { class: alarming[it.path] ? "bad" : undefined }, typeof shown[it.path] === "number" ? number(shown[it.path]) : shown[it.path]));
   patch(document.getElementById("nav"), groups.flatMap((group) => {
     const pages = PAGES.filter((it) => it.group === group && may(it.needs));
     return pages.length === 0 ? [] : [group ? h("h2", { key: `group-${group}` }, group) : null, ...pages.map(link)].filter(Boolean);
@@ -77,11 +105,9 @@ export function drawNav(open) {
 
 /** Reads the counts again if they are old, at most as often as the page refreshes. */
 export async function recount(open) {
-  const now = performance.now();
-  if (now - fastAt < FAST_MS) return;
-  fastAt = now;
-  const work = [fast()];
-  if (now - slowAt > SLOW_MS) { slowAt = now; work.push(slow()); }
+  const now = performance.now(), work = [];
+  if (now - fastAt >= FAST_MS) { fastAt = now; work.push(fast()); }
+  if (now - slowAt >= SLOW_MS) { slowAt = now; work.push(slow()); }
   const done = await Promise.allSettled(work);
   if (done.some((it) => it.status === "fulfilled")) drawNav(open());
 }
@@ -90,5 +116,7 @@ export async function recount(open) {
 export function forgetCounts() {
   counts = {};
   bad = {};
+  told = { counts: {}, bad: {} };
+  newestIncident = "";
   fastAt = slowAt = -Infinity;
 }

@@ -4,12 +4,12 @@ import { copyButton } from "./copy.js";
 import { asCommand, asCurl, ordered } from "./definition.js";
 import { ACTIONS, actOn } from "./observers.js";
 import { h } from "./dom.js";
-import { editPanel, isEditing, loadEdit } from "./edit.js";
+import { editPanel, hasDraft, isEditing, loadEdit } from "./edit.js";
 import { gap, isBound } from "./gap.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
 import { may, readable } from "./session.js";
-import { asker, counted, dated, duration, fact, number, pill, standing, table, time, timed, what, word } from "./show.js";
+import { asker, counted, dated, duration, fact, number, observerPath, pill, table, time, timed, what } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
 import { SHOWN, versionsPanel } from "./versions.js";
 import { toYaml } from "./yaml.js";
@@ -19,13 +19,26 @@ const NEEDS = { logs: "logs:read", definition: "specs:read", versions: "specs:re
 const allowed = (tab) => may(NEEDS[tab]);
 const TABS = { logs: "Logs", runs: "Runs", definition: "Definition", versions: "Versions", events: "Events" };
 
-async function load({ parts, params }) {
-  const path = `/v1/observers/${encodeURIComponent(parts[1])}`;
-  const none = { items: [], total: 0 };
-  const [it, runs, events, versions] = await Promise.all([get(path), get(`${path}/runs`), get(`${path}/events`, { limit: EVENTS }), readable("specs:read", () => get(`${path}/versions`, { limit: SHOWN }), none)]);
-  const schedule = it.schedule ? await get(`${path}/schedule`, { next: 5 }) : null;
-  const kinds = may("observers:update") && may("specs:read") ? await loadEdit(it, params) : null;
-  return { it, runs: runs.items, events, schedule, versions, kinds };
+const ID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
+/** The address that shows an observer, and its id: a deleted observer has no name. */
+let known = { path: null, id: null };
+
+function read(key, namespace) {
+  const path = `/v1/observers/${encodeURIComponent(key)}`, none = { items: [], total: 0 };
+  return Promise.all([get(path, { namespace }), get(`${path}/runs`, { namespace }), get(`${path}/events`, { namespace, limit: EVENTS }), readable("specs:read", () => get(`${path}/versions`, { namespace, limit: SHOWN }), none)]);
+}
+
+/** The address has `[namespace/]name`, or the id. */
+async function load({ path, parts: [, first, second], params }) {
+  const found = await read(second ?? first, second && first).catch((error) => {
+    if (error.status === 404 && known.path === path) return read(known.id);
+    throw error;
+  });
+  const [it, runs, events, versions] = found;
+  known = { path: observerPath(it), id: it.id };
+  const schedule = it.schedule ? await get(`/v1/observers/${encodeURIComponent(it.id)}/schedule`, { next: 5 }) : null;
+  const editing = may("observers:update") && may("specs:read") ? await loadEdit(it, params) : null;
+  return { it, runs: runs.items, events, schedule, versions, editing };
 }
 
 /** The actions that its status allows and the session permits. */
@@ -48,12 +61,13 @@ function facts(it) {
   const all = [
     ["Kind", h("a", { href: `#/kinds/${encodeURIComponent(it.kind)}` }, it.kind)],
     it.namespace === "default" ? null : ["Namespace", it.namespace],
-    ["Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)],
+    ["Pool", h("a", { href: `#/pools/${encodeURIComponent(it.pool)}` }, it.pool)],
     ["Service", it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "none"],
-    [it.status === "Processing" ? "Running since" : "Last started", time(it.started_at)],
+    [it.health === "running" ? "Running since" : "Last started", time(it.started_at)],
     ["Created", time(it.created_at)],
     ["Epoch", `${it.generation}.${it.acquisitions}`],
-    ["Attempt", `${number(it.attempt)}${it.restarts ? `, ${counted(it.restarts, "restart")}` : ""}`],
+    ["Attempt", number(it.attempt)],
+    it.restarts ? ["Restarts", number(it.restarts)] : null,
     ["Retry policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
     ["Grace period", it.grace],
@@ -107,27 +121,26 @@ function tabs(data, now, context) {
 }
 
 function header(it, context) {
-  const restarting = it.health === "restarting" ? `${word("restarting")} · attempt ${number(it.attempt)}` : word(standing(it));
   const gone = it.status === "Deleted" || it.status === "OnDeleting";
   const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
-  return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it, restarting),
+  return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it),
     h("div", { class: "row end" },
-      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, "Edit") : null,
+      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, hasDraft(it) ? "Continue editing" : "Edit") : null,
       possible(it).filter((name) => name !== "delete").map(button),
       may("observers:create") && may("specs:read") ? h("a", { key: "clone", class: "button", href: `#/create?as=yaml&from=${it.id}` }, "Clone") : null,
       possible(it).includes("delete") ? button("delete") : null));
 }
 
 function draw(data, { params }, context) {
-  const { it, runs, schedule, versions, kinds } = data;
+  const { it, runs, schedule, versions, editing } = data;
   const asked = Object.hasOwn(TABS, params.get("tab") ?? "") ? params.get("tab") : "logs";
   const tab = allowed(asked) ? asked : "runs";
-  const panel = { logs: () => logs(it, runs, context), runs: () => h("section", { class: "panel", key: "runs" }, h("h2", {}, "Runs, newest first"), runList(runs, it)), definition: () => definitionPanel(data), versions: () => versionsPanel(it, versions, params, context), events: () => eventsPanel(data) };
+  const panel = { logs: () => logs(it, runs, params, context), runs: () => h("section", { class: "panel", key: "runs" }, h("h2", {}, "Runs, newest first"), runList(runs, it)), definition: () => definitionPanel(data), versions: () => versionsPanel(it, versions, params, context), events: () => eventsPanel(data) };
   return [
     header(it, context),
     it.last_error && it.status !== "Deleted" ? h("p", { class: "why", key: "error" }, h("span", { class: "bad" }, it.last_error), it.reason && it.reason !== it.last_error ? [" · ", timed(it.reason)] : "") : it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,
     it.progress ? h("p", { class: "why", key: "progress" }, it.progress) : null,
-    kinds && isEditing(it) ? editPanel(it, kinds, context) : null,
+    editing && isEditing(it) ? editPanel(it, editing, context) : null,
     stripPanel(runs, it, params, context),
     facts(it),
     timesPanel(it, schedule),
@@ -136,4 +149,9 @@ function draw(data, { params }, context) {
   ];
 }
 
-export const observer = { name: "observer", title: "Observer", load, draw };
+const nameIn = ([, first, second]) => second ?? (ID.test(first) ? null : first);
+
+/** Where to look for an observer that the manager does not know. */
+const elsewhere = ({ parts }) => (nameIn(parts) ? { text: `Find observers like ${nameIn(parts)}`, href: `#/observers?q=${encodeURIComponent(nameIn(parts))}` } : { text: "Events of this observer", href: `#/events?observer=${encodeURIComponent(parts[1])}` });
+
+export const observer = { name: "observer", title: "Observer", load, draw, nameIn, elsewhere, address: ({ it }) => observerPath(it) };

@@ -1,11 +1,13 @@
 // The list: one page at a time by cursor, the filter in the address, actions on what is ticked.
 import { call, forEach, get } from "./api.js";
-import { askForm, confirm, toast } from "./ask.js";
+import { askForm } from "./ask-sent.js";
+import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
-import { columnMenu, columnsOf } from "./list-columns.js";
-import { FILTERS, viewsBar } from "./saved-views.js";
+import { columnMenu, columnsOf, note } from "./list-columns.js";
+import { COUNTS } from "./nav.js";
+import { FILTERS, saveButton, viewsBar } from "./saved-views.js";
 import { may, readable } from "./session.js";
-import { HEALTHS, RESTS, counted, empty, number, observerLink, table, word } from "./show.js";
+import { HEALTHS, RESTS, countOf, counted, empty, number, observerLink, table, word } from "./show.js";
 
 const PAGE = 100;
 const TYPING_MS = 150;
@@ -22,6 +24,8 @@ async function load({ params }) {
   const filter = Object.fromEntries(FILTERS.map((name) => [name, name === "label" ? params.get(name)?.split(",").map((it) => it.trim()).filter(Boolean) : params.get(name)]));
   // A role may permit observers and nothing else: the list then lacks counts and choices.
   const none = { items: [] };
+  // Scheduled observers have the health waiting, too; here they are scheduled.
+  if (filter.health?.split(",").includes("waiting") && !filter.status) filter.status = "Created,Processing,OnDeleting";
   const [page, stats, kinds, pools, services] = await Promise.all([
     get("/v1/observers", { ...filter, cursor: params.get("cursor"), limit: PAGE }),
     readable("status:read", () => get("/v1/stats"), { observers: {}, health: {} }), readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none),
@@ -51,14 +55,16 @@ function typed(label, name, placeholder, params, context, id) {
 
 function filters({ page, stats, kinds, pools, services }, params, context) {
   const chosen = (name) => (params.get(name) ?? "").split(",").filter(Boolean);
+  // The manager counts all observers: beside another filter, these counts would mislead.
+  const isWhole = !FILTERS.some((it) => !["health", "status", "sort"].includes(it) && params.get(it));
   /** Only observers that are to run have a health: one sort of chip at a time. */
   const toggle = (name, it) => context.set({ health: "", status: "", [name]: (chosen(name).includes(it) ? chosen(name).filter((one) => one !== it) : [...chosen(name), it]).join(","), ...FRESH_PAGE });
   const chip = (name, it, count) => h("button", { key: it, type: "button", class: "chip", "data-status": it, "aria-pressed": String(chosen(name).includes(it)), onclick: () => toggle(name, it) },
-    word(it), may("status:read") ? h("b", {}, number(count ?? 0)) : null);
+    word(it), isWhole && may("status:read") ? h("b", {}, number(count)) : null);
   const reasons = [...new Set(page.items.map((it) => it.reason_code).filter(Boolean))].sort();
   return h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
     h("div", { class: "chips", role: "group", "aria-label": "Health and status" },
-      HEALTHS.map((it) => chip("health", it, stats.health[it])), RESTS.map((it) => chip("status", it, stats.observers[it]))),
+      HEALTHS.map((it) => chip("health", it, countOf(stats, it))), RESTS.map((it) => chip("status", it, countOf(stats, it)))),
     h("div", { class: "row fields" },
       typed("Name", "q", "part of a name   /", params, context, "search"),
       choice("Kind", "kind", kinds.map((it) => [it.name, it.name]), params, context),
@@ -98,7 +104,11 @@ async function askTarget(title, lines, items) {
   return answer && Object.fromEntries(Object.entries(answer).filter(([, value]) => value));
 }
 
+/** What an action does, for one observer and for several. */
 const EXPLAINED = {
+  pause: ["Its run ends, and it does not run until you resume it.", "Their runs end, and they do not run until you resume them."],
+  retry: ["It starts again.", "They start again."],
+  trigger: ["It executes once, as soon as it has a slot. Its schedule does not change.", "Each executes once, as soon as it has a slot. Their schedules do not change."],
   delete: ["Its run stops and the observer is deleted. This cannot be undone.", "Their runs stop and the observers are deleted. This cannot be undone."],
   move: ["It moves to another service, or to the pool that you choose.", "Each observer moves to another service, or to the pool that you choose."],
   restart: ["Its run ends, and it starts again.", "Their runs end, and they start again."],
@@ -110,7 +120,8 @@ export async function actOn(name, items, context, told) {
   const single = items.length === 1, count = single ? items[0].name : counted(items.length, "observer");
   const names = items.slice(0, 5).map((it) => it.name).join(", ") + (items.length > 5 ? ` and ${number(items.length - 5)} more` : "");
   const title = `${verb} ${count}?`, lines = [single ? null : names, EXPLAINED[name]?.[single ? 0 : 1]].filter(Boolean);
-  const answer = name === "move" ? await askTarget(title, lines, items) : await confirm({ title, lines, action: `${verb} ${single ? items[0].name : number(items.length)}`, danger: Boolean(danger) });
+  // One observer that runs again harms nothing: there is nothing to ask.
+  const answer = name === "resume" && single ? true : name === "move" ? await askTarget(title, lines, items) : await confirm({ title, lines, action: `${verb} ${single ? items[0].name : number(items.length)}`, danger: Boolean(danger) });
   if (!answer) return false;
   const body = name === "move" ? answer : undefined;
   const wrong = await forEach(items, (it) => act(name, it.id, body), told);
@@ -153,7 +164,7 @@ function rows({ page }, params, context) {
       title: h("input", { type: "checkbox", "aria-label": "Select this page", checked: all, indeterminate: some && !all, onchange: (event) => { page.items.forEach((it) => tick(it, event.target.checked)); context.redraw(); } }),
       class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
     },
-    { title: sorted("Name", "name", params, context), class: "name", cell: observerLink },
+    { title: sorted("Name", "name", params, context), class: "name", cell: (it) => [observerLink(it), h("span", { class: "under" }, note(it))] },
     ...columnsOf(params, page.items).map((it) => ({ title: it.sort ? sorted(it.title, it.sort, params, context) : it.title, class: it.class, cell: it.cell })),
   ], page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
 }
@@ -177,13 +188,16 @@ function draw(data, { params }, context) {
     ? empty("No matches", "No observer matches this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
     : empty("No observer yet", ["Create one here, or on a terminal with: ", h("code", {}, "everwatch observer create hello --kind ticker")], may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null);
   return [
-    h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null, data.page.items.length ? columnMenu(params, data.page.items, context) : null),
+    h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null, saveButton(params, context), data.page.items.length ? columnMenu(params, data.page.items, context) : null),
     viewsBar(params, context),
     filters(data, params, context),
-    selection(context),
     data.page.items.length ? rows(data, params, context) : nothing,
     data.page.items.length ? pager(data, params, context) : null,
+    selection(context),
   ];
 }
 
-export const observers = { name: "observers", title: "Observers", load, draw };
+/** Without a filter, the list and the navigation count the same. */
+const counts = ({ page }, { params }) => (FILTERS.some((it) => it !== "sort" && params.get(it)) ? [] : [COUNTS.observers(page.total)]);
+
+export const observers = { name: "observers", title: "Observers", load, draw, counts };

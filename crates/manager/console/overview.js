@@ -3,19 +3,21 @@ import { get } from "./api.js";
 import { h } from "./dom.js";
 import { history, spark, sparkCard } from "./history.js";
 import { capacities, incidentList } from "./incidents.js";
+import { isHandover } from "./incident-text.js";
 import { columns, groupsOf, lanesPanel } from "./lanes.js";
 import { fromStart, spanOf } from "./lanes-scale.js";
+import { COUNTS, someIncidents } from "./nav.js";
 import { problems, problemsPanel } from "./problems.js";
 import { spans } from "./range.js";
 import { may, readable } from "./session.js";
-import { STATUSES, bar, counted, empty, number, table, word } from "./show.js";
+import { bar, countOf, counted, empty, number, observersIn as total, table, word } from "./show.js";
 
 const SHOWN = 5;
 /** A tile for each health; the others appear when an observer has them. */
 const TILES = [["running", "health"], ["restarting", "health"], ["waiting", "health"], ["moving", "health"], ["Paused", "status"], ["Failed", "status"]];
 /** The tiles with a line of the last 24 hours. */
 const LINES = { running: "running", moving: "nowhere" };
-const RARE = [["stopping", "health"], ["Completed", "status"]];
+const RARE = [["Scheduled", "status"], ["stopping", "health"], ["Completed", "status"]];
 
 async function load({ params }) {
   const [stats, pools, services, found, safeMode, parked, picture, past] = await Promise.all([
@@ -25,13 +27,11 @@ async function load({ params }) {
   return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture: picture && fromStart(picture, services.items, params), past };
 }
 
-const total = ({ observers }) => STATUSES.reduce((sum, it) => sum + (observers[it] ?? 0), 0);
-
 function headline({ stats }) {
-  const { running, restarting, waiting, moving } = stats.health, wanted = running + restarting + waiting + moving;
+  const { running, restarting, moving } = stats.health, wanted = running + restarting + countOf(stats, "waiting") + moving;
   const failed = stats.observers.Failed ?? 0;
   if (total(stats) === 0) return "No observers yet";
-  if (failed === 0 && running === wanted) return wanted === 1 ? "1 observer runs" : `All ${number(running)} observers run`;
+  if (failed === 0 && running === wanted) return wanted === 0 ? "No observer is meant to run now" : wanted === 1 ? "1 observer runs" : `All ${number(running)} observers run`;
   return `${number(running)} of ${number(wanted + failed)} observers run`;
 }
 
@@ -54,8 +54,8 @@ function nextFailure(pools) {
 /** Why some observers do not run, the free slots, and the failure tolerance. */
 function standing({ stats, pools }) {
   if (able(stats) === 0) return ["No service is active: no observer can run."];
-  const health = stats.health, failed = stats.observers.Failed ?? 0;
-  const parts = [health.restarting ? `${number(health.restarting)} restarting after errors` : null, health.waiting ? `${number(health.waiting)} waiting` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
+  const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = countOf(stats, "waiting");
+  const parts = [health.restarting ? `${number(health.restarting)} restarting after errors` : null, waiting ? `${number(waiting)} waiting` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
   const room = `${number(Math.max(stats.capacity - stats.held, 0))} of ${counted(stats.capacity, "slot")} free on ${counted(stats.services.active ?? 0, "active service")}`;
   return [...parts, room, nextFailure(pools)].filter(Boolean);
 }
@@ -70,8 +70,8 @@ function warnings({ stats, safeMode, parked, services }) {
   ].filter(Boolean);
 }
 
-function tiles({ stats: { observers, health }, past }) {
-  const count = (it) => health[it] ?? observers[it] ?? 0;
+function tiles({ stats, past }) {
+  const count = (it) => countOf(stats, it);
   const shown = [...TILES, ...RARE.filter(([it]) => count(it) > 0)];
   const tile = (it, filter, line) => h("li", { key: it },
     h("a", { href: `#/observers?${filter}=${it}`, "data-status": it, class: count(it) ? "" : "zero" },
@@ -81,22 +81,23 @@ function tiles({ stats: { observers, health }, past }) {
 }
 
 function incidentsPanel({ picture }) {
-  const all = picture.incidents.toReversed();
+  const all = picture.incidents.filter((it) => !isHandover(it)).toReversed(), handovers = picture.incidents.length - all.length;
   return h("section", { class: "panel", key: "incidents" }, h("header", {}, h("h2", {}, "Incidents"), h("a", { class: "quiet end", href: "#/incidents" }, "All incidents")),
-    all.length === 0 ? h("p", { class: "fine" }, "No observer moved in this time.") : incidentList(all.slice(0, SHOWN)),
-    all.length > SHOWN ? h("p", { class: "fine" }, `The newest ${SHOWN} of ${number(all.length)}.`) : null);
+    all.length === 0 ? h("p", { class: "fine" }, handovers ? "No service was lost in this time." : "No observer moved in this time.") : incidentList(all.slice(0, SHOWN)),
+    all.length > SHOWN ? h("p", { class: "fine" }, `The newest ${SHOWN} of ${number(all.length)}.`) : null,
+    handovers ? h("p", { class: "fine" }, h("a", { href: "#/incidents?show=handovers" }, counted(handovers, "handover"))) : null);
 }
 
 const poolsPanel = ({ pools, stats }) => {
   const worst = weakest(pools);
   return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, `Failure tolerance: ${worst ? `${number(worst.failure_tolerance)} of ${counted(able(stats), "service")}` : "none"}`)), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
-      { title: "Pool", cell: (it) => [h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
+      { title: "Pool", cell: (it) => [h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
       { title: "Services", class: "n", cell: (it) => number(it.services) },
       { title: "Used", class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
       { title: "Held", class: "n", cell: (it) => number(it.held) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
-      { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
+      { title: "Waiting for a slot", class: "n", cell: (it) => number(it.waiting) },
     ], pools));
 };
 
@@ -115,4 +116,6 @@ function draw(data, { params }, context) {
   ];
 }
 
-export const overview = { name: "overview", title: "Overview", load, draw };
+const counts = ({ stats, picture }) => [COUNTS.observers(total(stats)), someIncidents(picture?.incidents ?? [])];
+
+export const overview = { name: "overview", title: "Overview", load, draw, counts };

@@ -5,7 +5,7 @@ import { help } from "./keys.js";
 import { PAGES } from "./nav.js";
 import { hrefOf, savedViews } from "./saved-views.js";
 import { may, readable } from "./session.js";
-import { standing, word } from "./show.js";
+import { observerPath, standing, word } from "./show.js";
 
 const TYPING_MS = 120;
 const FOUND = 8;
@@ -35,7 +35,7 @@ async function things(typed) {
     readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] })]);
   const named = services.items.filter((it) => !it.is_deleted && matches(it.name, typed)).slice(0, FOUND);
   return [
-    ...observers.items.map((it) => ({ sort: "Observers", title: it.name, status: standing(it), hint: `${word(standing(it))} · ${it.kind}`, run: (commands) => commands.go(`#/observers/${it.id}`) })),
+    ...observers.items.map((it) => ({ sort: "Observers", title: it.name, status: standing(it), hint: `${word(standing(it))} · ${it.kind}`, run: (commands) => commands.go(`#/${observerPath(it)}`) })),
     ...named.map((it) => ({ sort: "Services", title: it.name, hint: `${it.state} · ${it.held} of ${it.capacity}`, run: (commands) => commands.go(`#/services/${encodeURIComponent(it.name)}`) })),
   ];
 }
@@ -53,7 +53,7 @@ export function openPalette(commands) {
       rows.push(h("li", { key: `found-${index}`, id: `found-${index}`, role: "option", "aria-selected": String(index === at), onclick: () => choose(it) },
         it.status ? h("span", { class: "mark", "data-status": it.status }) : null, h("span", { class: "name" }, it.title), it.hint ? h("span", { class: "fine" }, it.hint) : null));
     });
-    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, `No results for “${field.value}”.`));
+    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, `No results for “${field.value}”. Actions are on the pages of observers and services.`));
     patch(list, rows);
     found.length ? field.setAttribute("aria-activedescendant", `found-${at}`) : field.removeAttribute("aria-activedescendant");
     list.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });

@@ -1,10 +1,12 @@
 // What waits for an operator: failed observers, and messages that no version could read.
 import { call, get } from "./api.js";
+import { COUNTS } from "./nav.js";
 import { actOn } from "./observers.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may, readable } from "./session.js";
 import { counted, number, observerLink, smallButton, table, time } from "./show.js";
+import { term } from "./terms.js";
 
 const PAGE = 50;
 
@@ -31,7 +33,7 @@ const failedPanel = ({ failed }, context) => h("section", { class: "panel across
   failed.total > failed.items.length ? h("p", { class: "fine" }, `The newest ${number(failed.items.length)}. `, h("a", { href: "#/observers?status=Failed" }, "All failed observers")) : null);
 
 const messagesPanel = ({ messages }, context) => h("section", { class: "panel across" },
-  h("header", { class: "row" }, h("h2", {}, "Parked messages"), h("span", { class: "fine" }, number(messages.total))),
+  h("header", { class: "row" }, h("h2", {}, term("Parked messages")), h("span", { class: "fine" }, number(messages.total))),
   messages.items.length === 0 ? h("p", { class: "fine" }, "None. Messages that managers cannot read or apply are kept here unchanged.") : h("ul", { class: "messages" }, messages.items.map((it) =>
     h("li", { key: String(it.id) },
       h("header", { class: "row" }, h("strong", {}, it.reason), h("span", { class: "fine" }, `message ${it.id} from `, h("code", {}, it.queue), " · ", time(it.at)),
@@ -41,4 +43,4 @@ const messagesPanel = ({ messages }, context) => h("section", { class: "panel ac
 
 const draw = (data, _route, context) => [h("header", { class: "head" }, h("h1", {}, "Failed and parked")), failedPanel(data, context), messagesPanel(data, context)];
 
-export const parked = { name: "parked", title: "Failed and parked", load, draw };
+export const parked = { name: "parked", title: "Failed and parked", load, draw, counts: ({ failed, messages }) => [COUNTS.waits(failed.total + messages.total)] };

@@ -1,7 +1,9 @@
 // Pools: the used slots of each, and whether managers admit observers to it.
 import { call, get } from "./api.js";
-import { askForm, confirm } from "./ask.js";
+import { askChange } from "./ask-sent.js";
+import { confirm } from "./ask.js";
 import { h } from "./dom.js";
+import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
 import { bar, counted, empty, number, smallButton, state, table } from "./show.js";
 
@@ -15,35 +17,38 @@ async function pause(it, context) {
 
 async function remove(it, context) {
   const lines = ["The manager refuses this while the pool has services or observers, or is listed in manager.pools. It also deletes the work queue of the pool."];
-  if (await confirm({ title: `Delete pool ${it.name}?`, lines, action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", path(it.name)), `Pool ${it.name} deleted.`);
+  if (await confirm({ title: `Delete pool ${it.name}?`, lines, action: `Delete ${it.name}` })) await context.attempt(async () => { await call("DELETE", path(it.name)); location.hash = "#/pools"; }, `Pool ${it.name} deleted.`);
 }
 
-const actions = (it, context) => [
+/** The buttons of a pool. */
+export const actions = (it, context) => [
   smallButton(it.paused ? "Resume" : "Pause", `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, () => pause(it, context)),
   it.services === 0 ? smallButton("Delete", `Delete pool ${it.name}`, () => remove(it, context), true) : null];
 
-async function single(context) {
-  const answer = await askForm({ title: "New single pool", lines: ["All observers of a single pool run on one of its services and move together; the others stand by. You do not create other pools: services name their pools."],
-    fields: [{ name: "name", label: "Name", placeholder: "exchange" }], action: "Create", check: ({ name }) => (name ? null : "A pool needs a name.") });
-  if (answer) await context.attempt(() => call("PUT", path(answer.name), { single: true }), `Single pool ${answer.name} created.`);
-}
+const TYPES = [["shared", "shared: its observers run on all of its services"], ["single", "single: its observers run on one of its services, and move together"]];
+
+const create = (items, context) => askChange({
+  title: "New pool", lines: ["Services name the pool to which they belong; a pool also appears with its first service."], action: "Create", check: ({ name }) => (!name ? { name: "a pool needs a name" } : items.some((it) => it.name === name) ? { name: `pool ${name} exists` } : {}), fieldOf: () => ["name"],
+  fields: [{ name: "name", label: "Name", placeholder: "exchange" }, { name: "type", label: "Type", value: "shared", options: TYPES, hint: "the type does not change later; the other services of a single pool stand by" }],
+  send: ({ name, type }) => call("PUT", path(name), { single: type === "single" }), done: ({ name }) => `Pool ${name} created.`,
+}, context);
 
 const draw = ({ items }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Pools"), h("p", { class: "total" }, number(items.length)),
-    may("pools:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => single(context) }, "New single pool")) : null),
+    may("pools:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => create(items, context) }, "New pool")) : null),
   items.length === 0 ? empty("No pools", "A pool appears with its first service or observer.") : table("Pools", [
-    { title: "Pool", class: "name", cell: (it) => h("a", { href: `#/observers?pool=${encodeURIComponent(it.name)}` }, it.name) },
+    { title: "Pool", class: "name", cell: (it) => h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name) },
     { title: "Admission", cell: (it) => state(it.paused ? "paused" : "open") },
-    { title: "Kind", cell: (it) => (it.single ? "single" : "shared") },
+    { title: "Type", cell: (it) => (it.single ? "single" : "shared") },
     { title: "Services", class: "n", cell: (it) => number(it.services) },
     { title: "Used", class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
     { title: "Held", class: "n", cell: (it) => `${number(it.held)} of ${number(it.capacity)}` },
     { title: "Needed", class: "n", cell: (it) => number(it.needed) },
-    { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
+    { title: "Waiting for a slot", class: "n", cell: (it) => number(it.waiting) },
     { title: "Running", class: "n", cell: (it) => number(it.health.running ?? 0) },
     { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => (may("pools:write") ? actions(it, context) : "") },
   ], items),
   items.some((it) => it.needed > it.capacity) ? h("p", { class: "notice", key: "short" }, items.filter((it) => it.needed > it.capacity).map((it) => `Pool ${it.name} needs ${counted(it.needed - it.capacity, "slot")} more. `)) : null,
 ];
 
-export const pools = { name: "pools", title: "Pools", load: () => get("/v1/pools"), draw };
+export const pools = { name: "pools", title: "Pools", load: () => get("/v1/pools"), draw, counts: ({ total }) => [COUNTS.pools(total)] };

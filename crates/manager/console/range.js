@@ -1,5 +1,5 @@
 // Asks for a span of time.
-import { askForm } from "./ask.js";
+import { askForm } from "./ask-sent.js";
 import { isUtc, zoneName } from "./clock.js";
 import { earliest } from "./lanes-scale.js";
 

@@ -1,6 +1,7 @@
 // Roles: the verbs that each permits, and their scopes.
 import { call, get } from "./api.js";
-import { askForm, confirm } from "./ask.js";
+import { askChange } from "./ask-sent.js";
+import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { number, smallButton } from "./show.js";
@@ -11,15 +12,21 @@ const SAMPLE = { grants: [{ verbs: ["observers:read", "observers:operate"], pool
 function readGrants(text) {
   try {
     const value = fromYaml(text);
-    return Array.isArray(value?.grants) ? null : "Write “grants:” and a list of grants below it.";
+    return Array.isArray(value?.grants) ? null : "write “grants:” and a list of grants below it";
   } catch (error) { return error.message; }
 }
 
-async function edit(it, context) {
-  const answer = await askForm({ title: it ? `Role ${it.name}` : "New role", action: it ? "Save" : "Create", check: ({ name, grants }) => (name ? readGrants(grants) : "A role needs a name."),
-    fields: [{ name: "name", label: "Name", value: it?.name ?? "", placeholder: "on-call" }, { name: "grants", label: "Grants, as YAML", rows: 12, value: toYaml(it ? { grants: it.grants } : SAMPLE), hint: "verbs: resource:action, resource:*, *:action or *; pools, kinds and namespaces restrict them" }] });
-  if (answer) await context.attempt(() => call("PUT", `/v1/roles/${encodeURIComponent(answer.name)}`, fromYaml(answer.grants)), `Role ${answer.name} saved.`);
+function wrong({ name = "-", grants }, names) {
+  const unread = readGrants(grants);
+  return { ...(name ? {} : { name: "a role needs a name" }), ...(names.includes(name) && { name: `role ${name} exists` }), ...(unread && { grants: unread }) };
 }
+
+/** Each complaint of the manager about a grant names its place, counted from 0 as in the API. */
+const fieldOf = (pointer) => (pointer.startsWith("/grants") ? ["grants", pointer.slice("/grants".length)] : ["name"]);
+
+const edit = (it, names, context) => askChange({ title: it ? `Role ${it.name}` : "New role", action: it ? "Save" : "Create", check: (typed) => wrong(typed, names), fieldOf, size: "tall",
+  fields: [...(it ? [] : [{ name: "name", label: "Name", placeholder: "on-call" }]), { name: "grants", label: "Grants, as YAML", rows: 12, value: toYaml(it ? { grants: it.grants } : SAMPLE), hint: "verbs: resource:action, resource:*, *:action or *; pools, kinds and namespaces restrict them" }],
+  send: ({ name = it?.name, grants }) => call("PUT", `/v1/roles/${encodeURIComponent(name)}`, fromYaml(grants)), done: ({ name = it?.name }) => `Role ${name} saved.` }, context);
 
 async function remove(it, context) {
   if (await confirm({ title: `Delete role ${it.name}?`, lines: ["Tokens with this role then permit nothing."], action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/roles/${encodeURIComponent(it.name)}`), `Role ${it.name} deleted.`);
@@ -27,12 +34,18 @@ async function remove(it, context) {
 
 const where = (grant) => ["namespaces", "pools", "kinds"].filter((name) => grant[name]).map((name) => `${name}: ${grant[name].join(", ")}`).join(" · ") || "everywhere";
 
+/** The actions of each resource: a verb is `resource:action`. */
+function byResource(verbs) {
+  const of = Map.groupBy(verbs, (verb) => (verb === "*" ? "everything" : verb.startsWith("*:") ? "every resource" : verb.split(":")[0]));
+  return [...of].map(([resource, all]) => h("div", { key: resource }, h("dt", {}, resource), h("dd", {}, all.map((verb) => h("span", { class: "tag", title: verb }, verb === "*" ? "every action" : verb.split(":")[1] === "*" ? "every action" : verb.split(":")[1])))));
+}
+
 const panel = (it, context) => h("section", { class: "panel", key: it.name },
-  h("header", {}, h("h2", {}, it.name), h("span", { class: "fine" }, it.built_in ? "built in" : ""), it.built_in || !may("roles:write") ? null : h("span", { class: "row end" }, smallButton("Edit", `Edit ${it.name}`, () => edit(it, context)), smallButton("Delete", `Delete ${it.name}`, () => remove(it, context), true))),
-  it.grants.map((grant, at) => h("div", { key: String(at) }, h("p", { class: "fine" }, where(grant)), h("p", {}, grant.verbs.map((verb) => h("span", { class: "tag" }, verb))))));
+  h("header", {}, h("h2", {}, it.name), h("span", { class: "fine" }, it.built_in ? "built in" : ""), it.built_in || !may("roles:write") ? null : h("span", { class: "row end" }, smallButton("Edit", `Edit ${it.name}`, () => edit(it, [], context)), smallButton("Delete", `Delete ${it.name}`, () => remove(it, context), true))),
+  it.grants.map((grant, at) => h("div", { key: String(at) }, h("p", { class: "fine" }, where(grant)), h("dl", { class: "verbs" }, byResource(grant.verbs)))));
 
 const draw = ({ items }, _route, context) => [
-  h("header", { class: "head" }, h("h1", {}, "Roles"), h("p", { class: "total" }, number(items.length)), may("roles:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => edit(null, context) }, "New role")) : null),
+  h("header", { class: "head" }, h("h1", {}, "Roles"), h("p", { class: "total" }, number(items.length)), may("roles:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => edit(null, items.map((it) => it.name), context) }, "New role")) : null),
   ...items.map((it) => panel(it, context)),
 ];
 

@@ -5,9 +5,13 @@ import { h } from "./dom.js";
 import { may } from "./session.js";
 import { startRollout } from "./start.js";
 import { bar, counted, empty, fact, number, observerLink, pager, state, table, time } from "./show.js";
+import { toYaml } from "./yaml.js";
 
 const LISTED = 50, PAGE = 100;
 const MEMBER_STATES = ["pending", "changed", "done", "skipped", "failed", "reverting", "reverted"];
+
+/** The fields of a selector, as the dialog names them. */
+const SELECTED = { label_selector: "Labels", labels: "Labels", kind: "Kind", pool: "Pool", namespace: "Namespace", q: "Part of the name", status: "Status", health: "Health" };
 
 const path = (key) => `/v1/rollouts/${encodeURIComponent(key)}`;
 const link = (it) => h("a", { href: `#/rollouts/${encodeURIComponent(it.id)}` }, it.name);
@@ -38,7 +42,7 @@ function buttons(it, context) {
 }
 
 const drawAll = ({ items, total }) => [
-  h("header", { class: "head" }, h("h1", {}, "Rollouts"), h("p", { class: "total" }, number(total)), may("rollouts:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: startRollout }, "Start rollout")) : null),
+  h("header", { class: "head" }, h("h1", {}, "Rollouts"), h("p", { class: "total" }, number(total)), may("rollouts:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: startRollout }, "New rollout")) : null),
   items.length === 0 ? empty("No rollouts", ["A rollout changes many observers a few at a time. Start one here, or on a terminal with: ", h("code", {}, "everwatch rollout start")]) : table("Rollouts", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },
@@ -85,8 +89,8 @@ function drawOne(data, route, context) {
       h("section", { class: "panel" }, h("h2", {}, "Rules"), h("dl", { class: "facts" },
         fact("Maximum in progress", number(it.max_parallel)), fact("Healthy after", it.healthy_for), fact("Timeout", it.timeout), fact("On failure", it.on_failure),
         fact("Started", time(it.created_at)), fact("By", it.by ?? "unknown"), over(it) ? fact("Ended", time(it.ended_at)) : null)),
-      h("section", { class: "panel" }, h("h2", {}, "Patch"), h("pre", { tabindex: "0" }, JSON.stringify(it.patch, null, 2)),
-        h("p", { class: "fine" }, "Selector: ", h("code", {}, JSON.stringify(it.selector))))),
+      h("section", { class: "panel" }, h("h2", {}, "Patch"), h("pre", { tabindex: "0" }, toYaml(it.patch)),
+        h("dl", { class: "facts" }, Object.entries(it.selector).map(([name, value]) => fact(SELECTED[name] ?? name, typeof value === "string" ? value : JSON.stringify(value)))))),
     membersPanel(data, route, context),
   ];
 }

@@ -3,8 +3,9 @@ import { clock, exact } from "./clock.js";
 import { h, s } from "./dom.js";
 import { gap, gapText, isBound } from "./gap.js";
 import { room } from "./lanes.js";
-import { SPANS, beforeEnd, scale, ticks } from "./lanes-scale.js";
-import { counted, duration, number, time } from "./show.js";
+import { SPANS, scale, ticks } from "./lanes-scale.js";
+import { may } from "./session.js";
+import { counted, duration, number, observerPath, time } from "./show.js";
 
 const RUNS = 30;
 const ROW = 20, BETWEEN = 8, TOP = 10, FOOT = 24;
@@ -42,7 +43,9 @@ function strip(runs, it, span, width) {
     return s("path", { class: before.ended === "lost" ? "arc lost" : "arc", d: `M${x0.toFixed(1)} ${y(from) + ROW / 2}C${(x0 + 10).toFixed(1)} ${y(from) + ROW / 2},${(x1 - 8).toFixed(1)} ${y(to) + ROW / 2},${x1.toFixed(1)} ${y(to) + ROW / 2}` });
   });
   return s("svg", { class: "chart strip", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "img", "aria-label": `Runs in the last ${SPANS[span][0]}: ${shown.map((run, index) => `${serviceOf(run)} ${ending(run, index, it)}`).join("; ") || "none"}` },
-    ticks(at, width / 130).map((moment) => s("g", { key: String(at.until - moment) }, s("line", { class: "grid", x1: at.x(moment).toFixed(1), x2: at.x(moment).toFixed(1), y1: TOP - 4, y2: bottom }), s("text", { x: at.x(moment).toFixed(1), y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle" }, beforeEnd(at.until - moment)))),
+    // Stripes: the code runs only for a part of this time.
+    s("defs", {}, s("pattern", { id: "restarts", width: 12, height: 8, patternUnits: "userSpaceOnUse" }, s("rect", { class: "ground", width: 12, height: 8 }), s("rect", { width: 4, height: 8, fill: "var(--restart)", opacity: 0.3 }))),
+    ticks(at, width / 130).map(({ at: moment, ago }) => s("g", { key: ago }, s("line", { class: "grid", x1: at.x(moment).toFixed(1), x2: at.x(moment).toFixed(1), y1: TOP - 4, y2: bottom }), s("text", { x: at.x(moment).toFixed(1), y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle" }, ago))),
     lanes.map((name, row) => s("text", { class: "lane-name", key: name, x: 14, y: y(row) + 14 }, name.length > 16 ? `${name.slice(0, 15)}…` : name)), bars.filter(Boolean), links.filter(Boolean),
     lanes.length === 0 ? s("text", { x: left, y: TOP + 14 }, "It did not run in this time.") : null);
 }
@@ -67,7 +70,7 @@ export function runList(runs, it) {
     return h("li", { key: String(run.epoch), "data-now": runsNow(run, at, it) ? "yes" : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
       h("p", {}, h("strong", {}, serviceOf(run)), " ", h("span", { class: "how" }, ending(run, at, it))),
       h("p", { class: "fine", title: exact(run.started_at) }, "started ", time(run.started_at), lasted ? `, ran for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} attempts` : "",
-        run.gap_ms !== null ? [", after a gap of ", gap(run.gap_ms, isBound(run))] : "", ` · epoch ${run.generation}.${run.acquisitions}`));
+        run.gap_ms !== null ? [", after a gap of ", gap(run.gap_ms, isBound(run))] : "", ` · epoch ${run.generation}.${run.acquisitions}`, may("logs:read") ? [" · ", h("a", { href: `#/${observerPath(it)}?run=${run.epoch_string}`, "aria-label": `Log of run ${run.epoch_string}` }, "Log")] : ""));
   };
   const waits = { Created: it.waiting ? " for a slot" : " in the queue of its pool", Scheduled: " for its start" };
   return h("ol", { class: "timeline" },

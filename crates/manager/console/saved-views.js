@@ -1,5 +1,6 @@
 // Saved views of the list of observers: a name for a filter, a sort order and columns, kept by this browser.
-import { askForm, confirm, toast } from "./ask.js";
+import { askForm } from "./ask-sent.js";
+import { confirm, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { counted } from "./show.js";
 
@@ -65,15 +66,20 @@ async function remove(view, context) {
   if (sure && store(savedViews().filter((it) => it.name !== view.name))) context.redraw();
 }
 
-/** The views as links, and buttons that save the present one, or rename or delete it if it is saved. */
+/** The views as links, and buttons that rename or delete the open one. */
 export function viewsBar(params, context) {
   const views = savedViews(), search = searchOf(params);
   const open = views.find((it) => it.search === search);
-  if (views.length === 0 && search === "") return null;
+  if (views.length === 0) return null;
   const button = (word, label, onclick) => h("button", { type: "button", class: "quiet", key: word, "aria-label": label, onclick }, word);
   return h("nav", { class: "views", "aria-label": "Saved views", key: "views" },
-    views.length ? h("span", { class: "fine", key: "title" }, "Views") : null,
+    h("span", { class: "fine", key: "title" }, "Views"),
     views.map((it) => h("a", { class: "chip view-chip", key: `view-${it.name}`, href: hrefOf(it), "aria-current": it === open ? "true" : undefined }, it.name)),
-    open ? [button("Rename", `Rename the view ${open.name}`, () => rename(open, context)), button("Delete", `Delete the view ${open.name}`, () => remove(open, context))]
-      : search ? button("Save view", undefined, () => save(search, context)) : null);
+    open ? [button("Rename", `Rename the view ${open.name}`, () => rename(open, context)), button("Delete", `Delete the view ${open.name}`, () => remove(open, context))] : null);
+}
+
+/** A button that saves the present filter, unless a view has it. */
+export function saveButton(params, context) {
+  const search = searchOf(params);
+  return search === "" || savedViews().some((it) => it.search === search) ? null : h("button", { type: "button", class: "quiet", key: "save-view", onclick: () => save(search, context) }, "Save view");
 }

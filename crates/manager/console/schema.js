@@ -1,5 +1,6 @@
 // A form from a JSON schema: one field for each property that has a simple type, JSON for the rest.
 import { h } from "./dom.js";
+import { coded } from "./show.js";
 
 function resolve(schema, root) {
   const name = schema?.$ref?.match(/^#\/(?:\$defs|definitions)\/(.+)$/)?.[1];
@@ -28,10 +29,10 @@ export function fields(schema) {
 
 const HINTS = { list: "one per line", map: "KEY=VALUE, one per line", json: "JSON" };
 
-/** `held` keeps what is typed, by field name; `wrong` is what to say below it. */
-export function control(field, held, wrong) {
+/** `held` keeps what is typed, by field name; `wrong` is what to say below it; `changed()` runs after an input. */
+export function control(field, held, wrong, changed = () => {}) {
   const id = `spec-${field.name}`;
-  const keep = (event) => { held[field.name] = field.shape === "boolean" ? event.target.checked : event.target.value; };
+  const keep = (event) => { held[field.name] = field.shape === "boolean" ? event.target.checked : event.target.value; changed(); };
   const plain = typeof field.fallback === "string" || typeof field.fallback === "number" ? String(field.fallback) : "";
   const common = { id, name: id, value: held[field.name] ?? "", oninput: keep, "aria-invalid": wrong ? "true" : undefined, "aria-describedby": `${id}-hint`, autocomplete: "off", spellcheck: "false", required: field.required && field.shape !== "boolean" };
   const input = {
@@ -45,7 +46,7 @@ export function control(field, held, wrong) {
   }[field.shape]();
   const hint = [HINTS[field.shape], field.about].filter(Boolean).join(" · ");
   return h("div", { class: "field", key: id }, h("label", { for: id }, field.name, field.required ? h("span", { class: "fine" }, " required") : null), input,
-    h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, wrong || hint));
+    h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, coded(wrong || hint.replaceAll("\n", " "))));
 }
 
 /** Whether a field of this shape can represent the value. */

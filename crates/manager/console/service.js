@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { capacities, incidentList } from "./incidents.js";
 import { columns, lanesPanel } from "./lanes.js";
 import { spanOf } from "./lanes-scale.js";
+import { someIncidents } from "./nav.js";
 import { spans } from "./range.js";
 import { endedTable, orders, progress, stalls, vitals } from "./services.js";
 import { readable } from "./session.js";
@@ -28,12 +29,12 @@ const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2"
   h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${number(it.free)} free${it.capacity_set ? ", set by an operator" : ""}${it.weight_max > 1 ? `, greatest weight ${number(it.weight_max)}` : ""}`)),
   bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
   it.drain ? progress(it.drain) : null, it.stalled.length ? stalls(it) : null, it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, timed(it.unconfirmed)) : null,
-  h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/observers?pool=${encodeURIComponent(it.pool)}` }, it.pool)), vitals(it),
+  h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/pools/${encodeURIComponent(it.pool)}` }, it.pool)), vitals(it),
     fact("Kinds", it.kinds.map((kind) => h("a", { class: "tag", href: `#/kinds/${encodeURIComponent(kind)}` }, kind))), Object.keys(it.labels).length ? fact("Labels", Object.entries(it.labels).map(([key, value]) => h("span", { class: "tag" }, `${key}=${value}`))) : null));
 
 const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h("header", {}, h("h2", {}, "Observers"), h("span", { class: "fine" }, number(held.total)), h("a", { class: "quiet end", href: `#/observers?service=${it.id}` }, "As a list")),
   held.items.length === 0 ? h("p", { class: "fine" }, "It holds no observer.") : table("Observers of this service", [
-    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", cell: (row) => row.kind }, { title: "Started", class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", cell: (row) => timed(row.reason) },
+    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", cell: (row) => row.kind }, { title: "Last started", class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", cell: (row) => timed(row.reason) },
   ], held.items));
 
 const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "No events are stored.") : table("Recent events", [
@@ -53,4 +54,4 @@ function draw({ name, it, former, picture, held, events }, { params }, context) 
   ];
 }
 
-export const service = { name: "service", title: "Service", load, draw };
+export const service = { name: "service", title: "Service", load, draw, counts: ({ picture }) => [someIncidents(picture?.incidents ?? [])] };

@@ -1,7 +1,10 @@
 // The services: used slots, last heartbeat, version; cards for few services, a table for many.
 import { call, get } from "./api.js";
-import { confirm, notWhole, toast } from "./ask.js";
+import { askChange } from "./ask-sent.js";
+import { confirm, toast } from "./ask.js";
+import { asWhole } from "./create-check.js";
 import { h } from "./dom.js";
+import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
 import { bar, bytes, counted, duration, empty, fact, number, observerLink, state, table, time } from "./show.js";
 
@@ -16,29 +19,22 @@ async function load() {
 
 const path = (it) => `/v1/services/${encodeURIComponent(it.name)}`;
 
-const optional = (text) => (text ? notWhole(text) : null);
+/** Nothing, or a whole number. */
+const optional = (name, least) => (typed) => { const wrong = typed[name] ? asWhole(least, Infinity)(typed[name]) : null; return wrong ? { [name]: wrong } : {}; };
 
-async function drain(it, context) {
-  const answer = await confirm({
-    title: `Drain ${it.name}?`, action: `Drain ${counted(it.held, "observer")}`,
-    lines: ["The service hands over its observers while other services have room. It accepts no more until you uncordon it."],
-    input: { label: "Maximum observers per second", placeholder: "100", check: optional },
-  });
-  if (!answer) return;
-  const body = answer.value ? { per_second: Number(answer.value) } : {};
-  await context.attempt(() => call("POST", `${path(it)}/drain`, body), `${it.name} is being drained.`);
-}
+const drain = (it, context) => askChange({
+  title: `Drain ${it.name}?`, action: `Drain ${counted(it.held, "observer")}`, danger: true,
+  lines: ["The service hands over its observers while other services have room. It accepts no more until you uncordon it."],
+  fields: [{ name: "per_second", label: "Maximum observers per second", placeholder: "100" }], check: optional("per_second", 1),
+  send: ({ per_second: pace }) => call("POST", `${path(it)}/drain`, pace ? { per_second: Number(pace) } : {}), done: () => `${it.name} is being drained.`,
+}, context);
 
-async function resize(it, context) {
-  const answer = await confirm({
-    title: `Capacity of ${it.name}`, action: "Set", danger: false,
-    lines: [`It has ${counted(it.capacity, "slot")} of which ${number(it.held)} are in use. If you reduce the capacity, it hands over the surplus.`],
-    input: { label: "Slots (empty: the capacity in its configuration)", placeholder: String(it.capacity), check: optional },
-  });
-  if (!answer) return;
-  const capacity = answer.value ? Number(answer.value) : null;
-  await context.attempt(() => call("PATCH", path(it), { capacity }), `Capacity change of ${it.name} requested.`);
-}
+const resize = (it, context) => askChange({
+  title: `Capacity of ${it.name}`, action: "Set",
+  lines: [`It has ${counted(it.capacity, "slot")} of which ${number(it.held)} are in use. If you reduce the capacity, it hands over the surplus.`],
+  fields: [{ name: "capacity", label: "Slots", placeholder: String(it.capacity), hint: "if empty, the capacity in its configuration" }], check: optional("capacity", 0),
+  send: ({ capacity }) => call("PATCH", path(it), { capacity: capacity ? Number(capacity) : null }), done: () => `Capacity change of ${it.name} requested.`,
+}, context);
 
 async function rebalance(context) {
   const plan = await context.attempt(() => call("POST", "/v1/rebalance:plan", {}));
@@ -130,7 +126,7 @@ function draw({ living, over, total }, { params }, context) {
   const sorted = arranged(living, params), asCards = living.length <= CARDS;
   const late = over.toSorted((a, b) => b.modified_at.localeCompare(a.modified_at)).slice(0, 20);
   return [
-    h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, `${number(living.length)} living`),
+    h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, number(living.length)),
       living.length > 1 && may("services:operate") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance")) : null),
     living.length === 0 ? empty("No services", ["Observers wait for a service. Start one with: ", h("code", {}, "everwatch run service")]) : asCards ? h("ul", { class: "cards" }, sorted.map((it) => card(it, context))) : rows(sorted, params, context),
     sorted.length > ROWS ? h("p", { class: "fine" }, `${number(ROWS)} of ${counted(sorted.length, "service")} shown.`) : null,
@@ -148,4 +144,4 @@ export const endedTable = (items) => table("Recently ended", [
   { title: "Incarnation", cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
 ], items);
 
-export const services = { name: "services", title: "Services", load, draw };
+export const services = { name: "services", title: "Services", load, draw, counts: ({ living }) => [COUNTS.services(living.length)] };

@@ -1,14 +1,18 @@
 // How numbers, times and states are written, the same in every view.
 import { exact } from "./clock.js";
 import { h } from "./dom.js";
+import { term } from "./terms.js";
 
-/** The healthy one first; an observer that is not to run has none. */
+/** The healthy one first; an observer that is not to run has none. Scheduled observers are waiting for the API; the console shows them as scheduled. */
 export const HEALTHS = ["running", "restarting", "waiting", "moving", "stopping"];
 /** What an observer is that has no health. */
-export const RESTS = ["Paused", "Failed", "Completed"];
+export const RESTS = ["Scheduled", "Paused", "Failed", "Completed"];
 export const STATUSES = ["Processing", "Scheduled", "Created", "OnDeleting", "Paused", "Failed", "Completed"];
 const WORDS = { Processing: "Running", Scheduled: "Scheduled", Created: "Waiting", OnDeleting: "Deleting", Paused: "Paused", Failed: "Failed", Completed: "Completed", Deleted: "Deleted",
   running: "Running", restarting: "Restarting", waiting: "Waiting", moving: "Moving", stopping: "Stopping" };
+
+/** The observers that are not deleted. */
+export const observersIn = ({ observers }) => STATUSES.reduce((sum, it) => sum + (observers[it] ?? 0), 0);
 
 const NUMBERS = new Intl.NumberFormat("en");
 export const number = (value) => NUMBERS.format(value);
@@ -55,6 +59,13 @@ export function timed(text) {
   return [before, time(found[0]), timed(text.slice(found.index + found[0].length))];
 }
 
+/** The same as plain text, for a tooltip. */
+export function timedText(text) {
+  const found = MOMENT.exec(text ?? "");
+  if (!found) return text ?? "";
+  return `${text.slice(0, found.index).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word))}${ago(found[0])}${timedText(text.slice(found.index + found[0].length))}`;
+}
+
 /** The text of an event: its times may be past, thus they are exact. */
 export function dated(text) {
   const found = MOMENT.exec(text ?? "");
@@ -69,13 +80,16 @@ export function tick() {
   }
 }
 
-/** Health where there is one, else the status. */
-export const standing = (it) => it.health ?? it.status;
+/** How many observers have this health, or this status; a scheduled one is not waiting. */
+export const countOf = ({ health, observers }, name) => (name === "waiting" ? Math.max((health.waiting ?? 0) - (observers.Scheduled ?? 0), 0) : health[name] ?? observers[name] ?? 0);
+/** Health where there is one, otherwise the status. */
+export const standing = (it) => (it.status === "Scheduled" ? it.status : it.health ?? it.status);
+const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare" }, `· ${counted(it.restarts, "restart")}`) : null];
 export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: it.reason || undefined },
-  it.health === "restarting" && it.restarts > 0 ? `${word("restarting")} · ${number(it.restarts)}×` : word(standing(it)));
+  standingText(it));
 export const state = (name) => h("span", { class: "status", "data-state": name }, word(name));
 /** The health of an observer as a pill, for the head of its page. */
-export const pill = (it, text) => h("span", { class: "status pill", "data-status": standing(it) }, text ?? word(standing(it)));
+export const pill = (it) => h("span", { class: "status pill", "data-status": standing(it) }, standingText(it));
 
 export function bar(part, whole, label) {
   const share = whole > 0 ? Math.min(1, part / whole) : 0;
@@ -86,8 +100,11 @@ export function bar(part, whole, label) {
 /** Who asked for it: the name that was given, else the address. */
 export const asker = (by) => by ? h("span", { title: [by.who, by.from, by.with].filter(Boolean).join(" · ") }, by.who ?? by.from ?? "unknown") : "";
 
+/** Formats text between backticks as code. */
+export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
+
 /** A fact in a list of them: its title and its value. */
-export const fact = (title, value) => h("div", { key: title }, h("dt", {}, title), h("dd", {}, value));
+export const fact = (title, value) => h("div", { key: title }, h("dt", {}, term(title)), h("dd", {}, value));
 
 /** A button in a row; `label` also says which row it is. */
 export const smallButton = (text, label, onclick, isDanger = false) => h("button", { type: "button", class: isDanger ? "button small danger" : "button small", "aria-label": label, onclick }, text);
@@ -100,7 +117,10 @@ export function pager(words, next, { params }, context, note = "") {
     h("button", { type: "button", class: "button", disabled: !next, onclick: () => { context.set({ cursor: next }, false); scrollTo(0, 0); } }, further));
 }
 
-export const observerLink = (it) => h("a", { href: `#/observers/${encodeURIComponent(it.id)}` }, it.namespace && it.namespace !== "default" ? `${it.namespace}/${it.name}` : it.name);
+const isElsewhere = (it) => it.namespace && it.namespace !== "default";
+/** The address of the page of an observer: by its name, or by its id if it is deleted or might be. */
+export const observerPath = (it) => `observers/${it.status === undefined || it.status === "Deleted" ? it.id : `${isElsewhere(it) ? `${encodeURIComponent(it.namespace)}/` : ""}${encodeURIComponent(it.name)}`}`;
+export const observerLink = (it) => h("a", { href: `#/${observerPath(it)}` }, isElsewhere(it) ? `${it.namespace}/${it.name}` : it.name);
 
 export function empty(title, text, ...actions) {
   return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions.length ? h("p", { class: "row" }, ...actions) : null);
@@ -128,7 +148,7 @@ export function table(caption, columns, items, rowOf = () => ({})) {
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, columns.map((it) => h("th", { scope: "col", class: it.class }, it.title)))),
+      h("thead", {}, h("tr", {}, columns.map((it) => h("th", { scope: "col", class: it.class }, typeof it.title === "string" ? term(it.title) : it.title)))),
       h("tbody", {}, items.map((item) => h("tr", { key: String(item.id ?? item.name ?? item.key ?? item.epoch), ...rowOf(item) },
         columns.map((it) => h("td", { class: it.class }, it.cell(item))))))));
 }

@@ -1,6 +1,7 @@
 // Tokens: their roles and expiry; a secret is shown only once.
 import { call, get } from "./api.js";
-import { askForm, confirm, tell } from "./ask.js";
+import { askChange } from "./ask-sent.js";
+import { confirm, tell } from "./ask.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { isGuarded, may, readable } from "./session.js";
@@ -20,19 +21,16 @@ const once = (made) => tell({ title: `Token ${made.name}`, lines: ["The console 
 export async function newToken(roles, context, namespace = "") {
   const names = roles.length ? roles : ["viewer", "operator", "admin"];
   const first = isGuarded() ? [] : ["As soon as a token exists, every request needs one. The first token must have the role admin; log in with it afterwards."];
-  const answer = await askForm({ title: "New token", lines: first, action: "Create", check: ({ name }) => (name ? null : "A token needs the name of its owner."), fields: [
+  const made = await askChange({ title: "New token", lines: first, action: "Create", check: ({ name }) => (name ? {} : { name: "a token needs the name of its owner" }),
+    send: (typed) => call("POST", "/v1/tokens", Object.fromEntries(Object.entries(typed).filter(([, value]) => value))), fields: [
     { name: "name", label: "Name of its owner", placeholder: "jane" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
-    { name: "namespace", label: "Namespace", value: namespace, hint: "If empty, the rights of the role hold in all namespaces." }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] });
-  if (!answer) return;
-  const body = Object.fromEntries(Object.entries(answer).filter(([, value]) => value));
-  const made = await context.attempt(() => call("POST", "/v1/tokens", body));
+    { name: "namespace", label: "Namespace", value: isGuarded() ? namespace : "", hint: "if empty, the rights of the role hold in all namespaces" }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] }, context);
   if (made) once(made);
 }
 
 async function rotate(it, context) {
-  const answer = await askForm({ title: `Rotate token ${it.name}?`, lines: ["It gets a new secret. The current one stays valid for the overlap."], action: "Rotate", fields: [{ name: "overlap", label: "Overlap", placeholder: "1h" }] });
-  if (!answer) return;
-  const made = await context.attempt(() => call("POST", `/v1/tokens/${encodeURIComponent(it.id)}/rotate`, answer.overlap ? { overlap: answer.overlap } : {}));
+  const made = await askChange({ title: `Rotate token ${it.name}?`, lines: ["It gets a new secret. The current one stays valid for the overlap."], action: "Rotate", fields: [{ name: "overlap", label: "Overlap", placeholder: "1h" }],
+    send: ({ overlap }) => call("POST", `/v1/tokens/${encodeURIComponent(it.id)}/rotate`, overlap ? { overlap } : {}) }, context);
   if (made) once(made);
 }
 

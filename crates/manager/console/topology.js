@@ -1,7 +1,7 @@
 // Services as boxes, observers as cells; a cell flies when its observer goes elsewhere.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { HEALTHS, bar, counted, empty, number, standing, state, word } from "./show.js";
+import { HEALTHS, bar, counted, empty, number, observerPath, standing, state, time, timedText, word } from "./show.js";
 
 const CELLS = 1000;
 /** Up to so many slots in all, free ones are drawn too. */
@@ -20,20 +20,45 @@ async function load({ params }) {
   return { items: page.items, total: page.total, every: Math.max(every.total, page.total), services: services.items.filter((it) => !it.is_deleted || Date.parse(it.modified_at) > lately) };
 }
 
-const said = (it) => `${it.name} · ${word(standing(it))}${it.reason ? ` · ${it.reason}` : ""}`;
-/** If there are few cells, each is a link that the keyboard reaches; many links would make keyboard navigation slow. */
-const cell = (it, isLink) => (isLink ? h("a", { class: "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/observers/${it.id}` }) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
+const said = (it) => `${it.name} · ${word(standing(it))}${it.reason ? ` · ${timedText(it.reason)}` : ""}`;
+/** The cell that the keyboard reaches first: one of all, the one that had the focus last. */
+let reached = null;
+addEventListener("hashchange", () => { if (!location.hash.startsWith("#/topology")) reached = null; });
+
+function reach(id, cell) {
+  reached = id;
+  for (const one of document.querySelectorAll("main a.cell[tabindex='0']")) one.tabIndex = -1;
+  cell.tabIndex = 0;
+}
+
+/** Arrow keys go from cell to cell, also into other boxes. */
+function step(event) {
+  const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  const all = [...document.querySelectorAll("main a.cell")], here = event.currentTarget.getBoundingClientRect();
+  const isNext = (it) => { const at = it.getBoundingClientRect(); return by * (at.top - here.top) > here.height / 2; };
+  const distance = (it) => { const at = it.getBoundingClientRect(); return Math.hypot((at.left - here.left) / 2, at.top - here.top); };
+  const next = /Up|Down/.test(event.key) ? all.filter(isNext).sort((a, b) => distance(a) - distance(b))[0] : all[all.indexOf(event.currentTarget) + by];
+  next?.focus();
+}
+
+/** If there are few cells, each is a link; the keyboard reaches one of them, and arrow keys the others. */
+const cell = (it, isLink) => (isLink ? h("a", { class: "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/${observerPath(it)}`, tabindex: it.id === reached ? "0" : "-1", onfocus: (event) => reach(it.id, event.currentTarget), onkeydown: step }) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
 
 function cells(label, items, areLinks, free = 0) {
   const open = (event) => { const id = event.target.dataset.key; if (id) location.hash = `#/observers/${id}`; };
   return h("div", { class: "cells", role: areLinks ? "group" : "img", "aria-label": `${label}: ${counted(items.length, "observer")} drawn`, onclick: areLinks ? null : open }, items.map((it) => cell(it, areLinks)), Array.from({ length: free }, () => h("span", { class: "slot" })));
 }
 
+/** How the former process of a service ended, in the box of its present one. */
+const ended = (former) => (former ? h("span", { class: "fine bad" }, `${former.state} `, time(former.modified_at)) : null);
+
 /** What is held is counted from the observers where all are drawn: heartbeats of services say it seconds later. */
-function box(service, items, { all, withSlots, areLinks }) {
+function box(service, items, { all, withSlots, areLinks, former }) {
   const held = all ? items.length : service.held;
   return h("li", { class: "box", key: service.id, "data-state": service.state, "data-name": service.name },
-    h("header", {}, h("h2", {}, h("a", { href: `#/services/${encodeURIComponent(service.name)}` }, service.name)), service.state === "active" ? null : state(service.state),
+    h("header", {}, h("h2", {}, h("a", { href: `#/services/${encodeURIComponent(service.name)}` }, service.name)), service.state === "active" ? null : state(service.state), ended(former),
       h("span", { class: "fine" }, service.is_deleted ? "" : `${number(held)} / ${number(service.capacity)}`)),
     bar(held, service.capacity, `${number(held)} of ${number(service.capacity)} slots used`),
     cells(service.name, items, areLinks, withSlots && service.state === "active" ? Math.max(service.capacity - items.length, 0) : 0));
@@ -50,11 +75,16 @@ function draw({ items, total, every, services }) {
   const of = Map.groupBy(items, (it) => it.service?.id ?? "");
   const known = new Set(services.map((it) => it.id));
   const adrift = items.filter((it) => !known.has(it.service?.id));
-  const sorted = services.toSorted((a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name, "en", { numeric: true }) || a.created_at.localeCompare(b.created_at));
+  const living = new Set(services.filter((it) => !it.is_deleted).map((it) => it.name));
+  // One box for each name: the former process of a service that has started again has none, unless observers are still drawn on it.
+  const isFormer = (it) => it.is_deleted && living.has(it.name) && !of.has(it.id);
+  const formerOf = (it) => (it.is_deleted ? null : services.filter((one) => one.name === it.name && isFormer(one)).sort((a, b) => b.modified_at.localeCompare(a.modified_at))[0] ?? null);
+  const sorted = services.filter((it) => !isFormer(it)).toSorted((a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name, "en", { numeric: true }) || a.created_at.localeCompare(b.created_at));
   const slots = services.reduce((sum, it) => sum + (it.is_deleted ? 0 : it.capacity), 0);
   const all = total <= items.length, withSlots = slots <= SLOTS && all;
   const drawn = withSlots ? Math.max(slots, items.length) : items.length;
   const areLinks = items.length <= LINKS;
+  if (!items.some((it) => it.id === reached)) reached = items[0]?.id ?? null;
   const size = drawn <= 240 ? "few" : drawn <= 600 ? "some" : "many";
   return [
     h("header", { class: "head" }, h("h1", {}, "Topology"), h("p", { class: "total" }, countText({ items, total, every })),
@@ -62,7 +92,7 @@ function draw({ items, total, every, services }) {
     services.length === 0 && total === 0 ? empty("Nothing to draw", "No service runs and no observer exists.") : null,
     h("ul", { class: "boxes", "data-size": size },
       adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift, areLinks)) : null,
-      sorted.map((it) => box(it, of.get(it.id) ?? [], { all, withSlots, areLinks }))),
+      sorted.map((it) => box(it, of.get(it.id) ?? [], { all, withSlots, areLinks, former: formerOf(it) }))),
   ];
 }
 

@@ -12,6 +12,7 @@ import { observer } from "./observer.js";
 import { observers } from "./observers.js";
 import { overview } from "./overview.js";
 import { parked } from "./parked.js";
+import { pool } from "./pool.js";
 import { pools } from "./pools.js";
 import { rates } from "./rates.js";
 import { roles } from "./roles.js";
@@ -24,4 +25,4 @@ import { topology } from "./topology.js";
 
 export const VIEWS = { "": overview, observers, create, services, topology, incidents, events, pools, kinds, limits, rates, batches, rollouts, namespaces, doctor, "safe-mode": safeMode, parked, tokens, roles, audit };
 /** The views of a single object, which the second part of the address names. */
-export const PAIRS = { observers: observer, services: service, incidents: incident, kinds: kind, batches: batch, rollouts: rollout };
+export const PAIRS = { observers: observer, services: service, incidents: incident, kinds: kind, pools: pool, batches: batch, rollouts: rollout };

@@ -53,6 +53,7 @@ const FILES: &[File] = files! {
     "/console/create-form.js": "create-form.js", SCRIPT;
     "/console/create-text.js": "create-text.js", SCRIPT;
     "/console/create.js": "create.js", SCRIPT;
+    "/console/definition-fields.js": "definition-fields.js", SCRIPT;
     "/console/definition.js": "definition.js", SCRIPT;
     "/console/diff.js": "diff.js", SCRIPT;
     "/console/doctor.js": "doctor.js", SCRIPT;
@@ -67,6 +68,7 @@ const FILES: &[File] = files! {
     "/console/incidents.js": "incidents.js", SCRIPT;
     "/console/keys.js": "keys.js", SCRIPT;
     "/console/kinds.js": "kinds.js", SCRIPT;
+    "/console/lanes-drag.js": "lanes-drag.js", SCRIPT;
     "/console/lanes-groups.js": "lanes-groups.js", SCRIPT;
     "/console/lanes-scale.js": "lanes-scale.js", SCRIPT;
     "/console/lanes.js": "lanes.js", SCRIPT;
@@ -83,6 +85,7 @@ const FILES: &[File] = files! {
     "/console/overview.js": "overview.js", SCRIPT;
     "/console/palette.js": "palette.js", SCRIPT;
     "/console/parked.js": "parked.js", SCRIPT;
+    "/console/pool.js": "pool.js", SCRIPT;
     "/console/pools.js": "pools.js", SCRIPT;
     "/console/problems.js": "problems.js", SCRIPT;
     "/console/range.js": "range.js", SCRIPT;
@@ -98,6 +101,7 @@ const FILES: &[File] = files! {
     "/console/session.js": "session.js", SCRIPT;
     "/console/show.js": "show.js", SCRIPT;
     "/console/start.js": "start.js", SCRIPT;
+    "/console/terms.js": "terms.js", SCRIPT;
     "/console/times.js": "times.js", SCRIPT;
     "/console/tokens.js": "tokens.js", SCRIPT;
     "/console/topology.js": "topology.js", SCRIPT;

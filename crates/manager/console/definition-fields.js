@@ -1,0 +1,122 @@
+// The fields of a definition, the same for a new observer and for the edit of one.
+import { ZONE } from "./create-form.js";
+import { h } from "./dom.js";
+import { control } from "./schema.js";
+import { ownNamespace } from "./session.js";
+import { coded } from "./show.js";
+
+const RETRIES = [["", "default: 1s, doubling to 1m, without limit"], ["exponential", "doubling delays"], ["fixed", "the same delay each time"], ["intervals", "these delays, then it fails"]];
+const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"], ["restart", "stop and execute again"]];
+const PLAIN = { autocomplete: "off", spellcheck: "false" };
+
+/**
+ * Draws fields for the values of a draft (see `CLEAN`), with the complaints in `draft.wrong`. `id`: the beginning of the ids; `changed()` runs after an input,
+ * `redraw()` after one that changes which fields there are. `hidden`: members of the definition that have no field.
+ */
+class Fields {
+  constructor(draft, { id, changed, redraw, hidden }) {
+    Object.assign(this, { draft, id, changed, redraw, hidden });
+  }
+
+  has(member) { return !this.hidden.includes(member); }
+
+  /** Keeps what is typed; its complaint goes. */
+  keep(name, pointer, read = (target) => target.value) {
+    return ({ target }) => {
+      this.draft[name] = read(target);
+      const isOver = Object.hasOwn(this.draft.wrong, pointer);
+      delete this.draft.wrong[pointer];
+      this.changed();
+      if (isOver) this.redraw();
+    };
+  }
+
+  line(label, pointer, name, input, hint) {
+    const wrong = this.draft.wrong[pointer], id = `${this.id}-${name}`;
+    input.id = id;
+    input.setAttribute("aria-describedby", `${id}-hint`);
+    if (wrong) input.setAttribute("aria-invalid", "true");
+    return h("div", { class: "field", key: name }, h("label", { for: id }, label), input, h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, coded(wrong || hint)));
+  }
+
+  text(label, pointer, [name, value = name], placeholder, hint, more = {}) {
+    return this.line(label, pointer, name, h("input", { name, value: this.draft[value], oninput: this.keep(value, pointer), placeholder, ...PLAIN, ...more }), hint);
+  }
+
+  choice(label, pointer, [name, value = name], options, hint, onchange = this.keep(value, pointer)) {
+    return this.line(label, pointer, name, h("select", { name, onchange }, options.map(([one, text]) => h("option", { value: one, selected: this.draft[value] === one }, text))), hint);
+  }
+
+  check(text, name, hint) {
+    return h("label", { class: "check", key: name }, h("input", { type: "checkbox", name, checked: this.draft[name], onchange: this.keep(name, `/${name}`, (target) => target.checked) }), h("span", {}, text, h("span", { class: "hint" }, coded(hint))));
+  }
+
+  /** The spec of the kind. */
+  spec(kind, members) {
+    return h("fieldset", { key: `spec-of-${kind}` }, h("legend", {}, `Spec of ${kind}`),
+      members.length ? members.map((it) => control(it, this.draft.spec, this.draft.wrong[it.name], () => { const isOver = Object.hasOwn(this.draft.wrong, it.name); delete this.draft.wrong[it.name]; this.changed(); if (isOver) this.redraw(); })) : h("p", { class: "hint" }, "This kind takes no arguments."));
+  }
+
+  namespace(namespaces) {
+    const all = [...new Set([...namespaces, this.draft.namespace])].filter(Boolean), own = ownNamespace() ?? "default";
+    if (all.length < 2 && !this.draft.namespace) return null;
+    return this.choice("Namespace", "/namespace", ["namespace"], [["", own], ...all.filter((it) => it !== own || it === this.draft.namespace).map((it) => [it, it])], "the part of the deployment that it belongs to; its name is unique there");
+  }
+
+  placement(pools) {
+    const named = [...new Set([...pools.map((it) => it.name), this.draft.pool])].filter((it) => it && it !== "default");
+    const options = [["", "default"], ...named.map((it) => [it, it])];
+    return h("fieldset", { key: "placement" }, h("legend", {}, "Placement and policies"),
+      this.line("Pool", "/pool", "pool", h("select", { name: "pool", onchange: this.keep("pool", "/pool") }, options.map(([value, text]) => h("option", { value, selected: (this.draft.pool === "default" ? "" : this.draft.pool) === value }, text))), "which services may run it"),
+      this.has("labels") ? this.text("Labels", "/labels", ["labels"], "team=a, region=eu", "key=value, comma-separated") : null,
+      this.check("Queue when full", "queue", "otherwise, the manager refuses the observer when the pool is full (`on_full`)"),
+      this.text("Priority", "/priority", ["priority"], "0", "-100 to 100; free slots go to the highest priority first", { type: "number", min: -100, max: 100, step: 1 }),
+      this.text("Weight", "/weight", ["weight"], "1", "the number of slots that it takes", { type: "number", min: 1, max: 1000, step: 1 }),
+      this.has("limits") ? this.text("Limits", "/limits", ["limits"], "account-42", "keys, separated by commas; it runs while each of these limits has a free place") : null,
+      this.check("Never overlap", "forbid", "a new run starts only after the previous run has certainly ended"));
+  }
+
+  /** What happens after an error of its code, and how it stops. */
+  failing() {
+    const { draft } = this, choose = (event) => { draft.retry = event.target.value; this.changed(); this.redraw(); };
+    const attempts = (counted) => this.text("Attempts", "/retry/attempts", ["attempts"], "no limit", `maximum number of starts in one run${counted}; empty: no limit`, { type: "number", min: 1, step: 1 });
+    const parts = {
+      exponential: () => [this.text("First delay", "/retry/first", ["first"], "1s", "before the second attempt; each further delay is twice as long"), this.text("Longest delay", "/retry/max", ["longest"], "60s", "the delays grow up to this one"),
+        this.text("Reset after", "/retry/reset_after", ["reset"], "5m", "after running for this long, the delays are short again"), attempts(", counted again after “Reset after”")],
+      fixed: () => [this.text("Delay", "/retry/every", ["every"], "5s", "between an error and the next attempt"), attempts("")],
+      intervals: () => [this.text("Delays", "/retry/delays", ["delays"], "1s, 10s, 1m", "separated by commas; if empty, it fails at its first error")],
+    };
+    return h("fieldset", { key: `failing-${draft.retry}` }, h("legend", {}, "Errors and stops"),
+      this.has("retry") ? this.choice("Retry policy", "/retry", ["retry"], RETRIES, "when its code starts again after an error", choose) : null,
+      this.has("retry") && Object.hasOwn(parts, draft.retry) ? parts[draft.retry]() : null,
+      this.text("Grace period", "/grace", ["grace"], "10s", "time between telling its code to stop and aborting it, at most 1h"));
+  }
+
+  times() {
+    const zone = `in the time zone of this browser, ${ZONE}`, schedule = this.has("schedule"), windows = this.has("windows"), at = { type: "datetime-local", step: 1 };
+    return h("fieldset", { key: "times" }, h("legend", {}, "Times"),
+      this.has("start_at") ? this.text("Start", "/start_at", ["start"], undefined, `${zone}; if empty, at once`, at) : null,
+      this.has("finish_at") ? this.text("Finish", "/finish_at", ["finish"], undefined, "it ends at this time; if empty, it has no end", at) : null,
+      schedule ? this.text("Schedule", "/schedule", ["schedule"], "0 3 * * *", "cron expression of the times at which it executes; not together with windows") : null,
+      schedule ? this.choice("If running", "/if_running", ["running"], DURING, "at a time of the schedule while an execution is active") : null,
+      windows ? this.text("Windows", "/windows", ["windows"], "mon-fri 09:30-16:00; sat 10:00-12:00", "it runs only within these hours; if empty, always") : null,
+      schedule || windows ? this.text("Time zone", "/time_zone", ["zone"], undefined, "of the schedule or the windows, such as Europe/Berlin") : null,
+      this.text("Start within", "/start_within", ["within"], "10m", "it fails if it still waits for a slot after this time; if empty, it waits"),
+      this.text("Attempt timeout", "/attempt_timeout", ["timeout"], "30m", "time after which its service stops an attempt, such as 30s or 1h 30m; if empty, no limit"));
+  }
+}
+
+/** The members of the definition that the console knows; others are misspelt. */
+export const MEMBERS = ["name", "namespace", "kind", "spec", "pool", "labels", "retry", "overlap", "grace", "on_full", "priority", "weight", "limits", "start_at", "finish_at", "windows", "schedule", "start_within", "attempt_timeout", "desired"];
+
+/** The places that have a field, beside those of the spec. */
+const POINTERS = ["/name", "/namespace", "/kind", "/pool", "/grace", "/retry", "/retry/first", "/retry/max", "/retry/reset_after", "/retry/every", "/retry/delays", "/retry/attempts", "/labels", "/priority", "/weight", "/limits", "/start_at", "/finish_at", "/start_within", "/attempt_timeout", "/schedule", "/windows", "/time_zone"];
+
+/** The field that writes the member at this place; null if it has none. */
+export function fieldAt(pointer, members) {
+  const name = pointer.startsWith("/spec/") ? pointer.slice("/spec/".length).split("/")[0] : pointer.endsWith("/time_zone") ? "/time_zone"
+    : ["/labels", "/limits", "/schedule", "/windows", "/retry/delays"].find((it) => pointer.startsWith(it)) ?? pointer;
+  return POINTERS.includes(name) || members.some((it) => it.name === name) ? name : null;
+}
+
+export const fieldsOf = (draft, { id, changed = () => {}, redraw, hidden = [] }) => new Fields(draft, { id, changed, redraw, hidden });

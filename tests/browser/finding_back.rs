@@ -1,0 +1,110 @@
+//! A user finds back: by the address of an observer, to the place on a page, by keyboard, and by the counts of the
+//! navigation.
+
+use crate::browser::Browser;
+use everwatch_tests::cluster::Cluster;
+use everwatch_tests::http::holder;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn the_address_of_an_observer_has_its_name_until_it_is_deleted() {
+    let mut cluster = Cluster::new("addresses");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    let _created: Value = api.done("PUT", "/v1/namespaces/team-a", Some(json!({})), 201).await;
+    api.create(json!({"name": "clock", "kind": "ticker", "namespace": "team-a"})).await;
+    let page = Browser::open(&format!("{}/#/observers", api.url)).await;
+    page.press("team-a/clock").await;
+    page.until_text("h1", "clock").await;
+    page.until("its address", "location.hash === '#/observers/team-a/clock'").await;
+    page.until("its title", "document.title.startsWith('clock · ')").await;
+    let id = api.until_observer("clock?namespace=team-a", |it| it.namespace == "team-a").await.id;
+    // An id leads to the same page, and the address keeps the rest.
+    page.view(&format!("#/observers/{id}?tab=runs")).await;
+    page.until("the better address", "location.hash === '#/observers/team-a/clock?tab=runs'").await;
+    page.press("Delete").await;
+    page.confirm().await;
+    page.until_text(".head .status", "Deleted").await;
+    page.until("the address of a deleted one", &format!("location.hash.startsWith('#/observers/{id}')"))
+        .await;
+    page.view("#/observers/team-a/nothing").await;
+    page.until_text("main", "Find observers like nothing").await;
+}
+
+#[tokio::test]
+async fn going_back_restores_the_place_and_the_form_takes_the_keys() {
+    let mut cluster = Cluster::new("places");
+    cluster.manager().await;
+    cluster.service("a", 60).await;
+    for number in 0..50 {
+        cluster.api.create(json!({"name": format!("o-{number:02}"), "kind": "ticker"})).await;
+    }
+    let page = Browser::open(&format!("{}/#/observers", cluster.api.url)).await;
+    page.until("fifty rows", "document.querySelectorAll('tbody tr').length === 50").await;
+    page.run("scrollTo(0, 700)").await;
+    page.press("o-30").await;
+    page.until_text("h1", "o-30").await;
+    page.until("the start of its page", "scrollY === 0").await;
+    page.run("history.back()").await;
+    page.until_text("h1", "Observers").await;
+    page.until("the place in the list", "Math.abs(scrollY - 700) < 20").await;
+    page.write("body", "c").await;
+    page.until("the focus in the form", "document.activeElement.id === 'new-name'").await;
+    page.write("#new-name", "gs").await;
+    page.until("the same page", "location.hash === '#/create'").await;
+    // The draft waits for the user, also after a reload.
+    page.view("#/topology").await;
+    page.until_text("h1", "Topology").await;
+    page.view("#/create").await;
+    page.reopened("document.querySelector('#new-name')?.value === 'gs'").await;
+    page.press("Discard the draft").await;
+    page.until("an empty form", "document.querySelector('#new-name').value === ''").await;
+}
+
+#[tokio::test]
+async fn handovers_are_listed_and_only_losses_are_counted() {
+    let mut cluster = Cluster::new("counted");
+    cluster.manager().await;
+    for name in ["amber", "birch"] {
+        cluster.service(name, 10).await;
+    }
+    cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
+    cluster.api.until_status("one", "Processing").await;
+    let page = Browser::open(&format!("{}/#/observers/one", cluster.api.url)).await;
+    page.press("Move").await;
+    page.confirm().await;
+    page.view("#/incidents?show=handovers").await;
+    page.until_text(".incident-list", "handed over · 1 observer moved").await;
+    let count = "(document.querySelector('#nav a[href=\"#/incidents\"] b')?.textContent ?? '0') === document.querySelector('.head .total').textContent";
+    page.until(
+        "no incident",
+        &format!("{count} && document.querySelector('.head .total').textContent === '0'"),
+    )
+    .await;
+    page.view("#/topology").await;
+    page.until("its cell", "document.querySelector('a.cell[tabindex=\"0\"]')").await;
+    let one = cluster.api.observer("one").await;
+    cluster.kill(holder(&one).unwrap());
+    page.view("#/incidents").await;
+    page.until_text(".incident-list", "lost").await;
+    page.until("the same count", count).await;
+}
+
+#[tokio::test]
+async fn dragging_over_the_timeline_shows_a_part_of_it() {
+    let mut cluster = Cluster::new("dragging");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
+    let page = Browser::open(&cluster.api.url).await;
+    page.until("the lane", "document.querySelector('.chart .held')").await;
+    page.run(
+        "const it = document.querySelector('svg.chart'), box = it.getBoundingClientRect();
+         for (const [type, share] of [['pointerdown', 0.4], ['pointermove', 0.6], ['pointerup', 0.6]])
+           it.dispatchEvent(new PointerEvent(type, { clientX: box.left + box.width * share, clientY: box.top + 20, button: 0, bubbles: true }))",
+    )
+    .await;
+    page.until("the span in the address", "/since=.*&until=/.test(location.hash)").await;
+    page.until_text("[aria-label='Span of time'] [aria-pressed=true]", "Range").await;
+}
