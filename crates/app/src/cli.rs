@@ -194,7 +194,7 @@ pub(crate) enum Command {
         #[arg(long)]
         restored: bool,
     },
-    /// Measure Everwatch on a broker, and compare it with the broker alone
+    /// Measure Everwatch on RabbitMQ, and compare it with RabbitMQ alone
     Bench(Bench),
     /// Check a service in any language against the rules of the protocol
     #[command(after_help = Conformance::EXAMPLES)]

@@ -137,7 +137,7 @@ mod tests {
         let since = query("/v1/events?details=false", "a", Some(Timestamp(0)));
         assert_eq!(
             since.past(),
-            "/v1/events?details=false&limit=5&since=1970-01-01T00%3A00%3A00.000Z&type=a"
+            "/v1/events?details=false&limit=5&since=1970%2D01%2D01T00%3A00%3A00%2E000Z&type=a"
         );
         assert_eq!(since.live(), "/v1/events?details=false&type=a");
     }

@@ -164,7 +164,7 @@ const HELD: View<Observer> = View {
     key: |it| it.id.to_string(),
     columns: &[
         Column::<Observer>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
-        Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least(8),
+        Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least_of_name(8),
         Column::<Observer>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
         Column::<Observer>::new("HEALTH", |it, _| it.health.map_or("", |it| it.as_str()).to_owned()).toned(),
         Column::<Observer>::new("RESTARTS", |it, _| it.restarts.to_string()).right(),

@@ -10,7 +10,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 const BETWEEN: usize = 2;
 /// The width from which a shortened column still says something.
-const USEFUL: usize = 8;
+const USEFUL: usize = 5;
+/// Longer names are cut before text is left out.
+const LONG_NAME: usize = 24;
 
 /// A column: its content, and how it may be shortened if the table is too wide.
 pub(crate) struct Column<T> {
@@ -295,16 +297,20 @@ enum Row {
     Body,
 }
 
-/// Shortens columns until the table fits the room, the last one first: first to their least widths, then further, or to nothing
-/// if hardly anything would be left, and then names to their least widths. Columns without a least width keep their width.
+/// Shortens columns until the table fits the room, the last one first: first text to its least widths, then long names, then
+/// text further, or to nothing if hardly anything would be left, and then names to their least widths. Columns without a
+/// least width keep their width.
 pub(crate) fn shrink(widths: &mut [usize], least: &[Option<Least>], room: usize) {
-    for (is_name, may_leave_out) in [(false, false), (false, true), (true, false)] {
+    let steps: [(bool, fn(usize) -> usize); 4] =
+        [(false, |least| least), (true, |least| least.max(LONG_NAME)), (false, |_| 0), (true, |least| least)];
+    for (is_name, to) in steps {
         for at in (0..widths.len()).rev() {
             let Some(least) = least[at].filter(|least| least.is_name == is_name) else { continue };
             let surplus = needed(widths).saturating_sub(room);
-            let least = if may_leave_out { 0 } else { least.width };
-            let left = widths[at].saturating_sub(surplus).max(least.min(widths[at]));
-            widths[at] = if surplus > 0 && left < USEFUL && may_leave_out { 0 } else { left };
+            let least = to(least.width).min(widths[at]);
+            let left = widths[at].saturating_sub(surplus).max(least);
+            let is_useless = surplus > 0 && least == 0 && left < USEFUL;
+            widths[at] = if is_useless { 0 } else { left };
         }
     }
 }

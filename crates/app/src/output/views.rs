@@ -22,7 +22,7 @@ pub(crate) const OBSERVERS: View<Observer> = View {
     key: |it| it.id.to_string(),
     columns: &[
         Column::<Observer>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
-        Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least(8),
+        Column::<Observer>::new("KIND", |it, _| it.kind.clone()).least_of_name(8),
         Column::<Observer>::new("STATUS", |it, _| it.status.as_str().to_owned()).toned(),
         Column::<Observer>::new("SERVICE", |it, _| or_dash(it.service.as_ref().map(|it| &it.name)))
             .least_of_name(8),
@@ -49,7 +49,7 @@ pub(crate) const SERVICES: View<Service> = View {
     columns: &[
         Column::<Service>::new("NAME", |it, _| it.name.clone()).least_of_name(16),
         Column::<Service>::new("STATE", |it, _| it.state.as_str().to_owned()).toned(),
-        Column::<Service>::new("POOL", |it, _| it.pool.clone()).least(8),
+        Column::<Service>::new("POOL", |it, _| it.pool.clone()).least_of_name(8),
         Column::<Service>::new("HELD", |it, _| it.held.to_string()).right(),
         Column::<Service>::new("CAPACITY", |it, _| it.capacity.to_string()).right(),
         Column::<Service>::new("HEARTBEAT", |it, now| since(it.last_heartbeat_at, now)).right().moving(),
@@ -435,7 +435,7 @@ pub(crate) const REBALANCE: View<Change> = View {
     name: |it| it.service.name.clone(),
     key: |it| it.service.id.to_string(),
     columns: &[
-        Column::<Change>::new("POOL", |it, _| it.pool.clone()).least(8),
+        Column::<Change>::new("POOL", |it, _| it.pool.clone()).least_of_name(8),
         Column::<Change>::new("SERVICE", |it, _| it.service.name.clone()).least_of_name(16),
         Column::<Change>::new("HELD", |it, _| it.service.held.to_string()).right(),
         Column::<Change>::new("TARGET", |it, _| it.service.target.to_string()).right(),

@@ -88,18 +88,22 @@ pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
         return Err(wrong(String::new(), "must be a JSON object".to_owned()));
     }
     serde_path_to_error::deserialize(body)
-        .map_err(|error| wrong(pointer(error.path()), error.inner().to_string()))
+        .map_err(|error| wrong(pointer(error.path(), error.inner()), error.inner().to_string()))
 }
 
 /// The pointer to the value at this path. An unknown member is an error of the object that has it.
-fn pointer(path: &serde_path_to_error::Path) -> String {
+fn pointer(path: &serde_path_to_error::Path, error: &serde_json::Error) -> String {
     use serde_path_to_error::Segment;
     let token = |segment: &Segment| match segment {
         Segment::Seq { index } => Some(format!("/{index}")),
         Segment::Map { key } => Some(format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
         Segment::Enum { .. } | Segment::Unknown => None,
     };
-    path.iter().map_while(token).collect()
+    let mut tokens: Vec<String> = path.iter().map_while(token).collect();
+    if error.to_string().starts_with("unknown field") {
+        tokens.pop();
+    }
+    tokens.concat()
 }
 
 /// An optional body.

@@ -102,6 +102,10 @@ pub(crate) async fn create(
     caller::check_covers(&role.name, &rights)?;
     let lives = lifetime(&manager, expires_in.as_deref())?;
     let first = !manager.accounts.require_token();
+    if first && namespace.is_some() && role.rights().permits(Verb::TokensWrite, Target::Deployment) {
+        let detail = "is not for the first token, which must be valid in all namespaces: leave it out";
+        return Err(wrong("/namespace", detail));
+    }
     if first && !rights.permits(Verb::TokensWrite, Target::Deployment) {
         let detail = "must permit tokens:write for the first token, as admin does: from then on every request needs a \
                       token";

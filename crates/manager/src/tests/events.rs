@@ -70,10 +70,21 @@ async fn a_life_is_listed_and_its_runs_are_told() {
     assert_eq!(stage.words(&of_service).await, ["started", "service_registered"]);
     let moved = stage.read::<Listed<Event>>(path).await.items.remove(0);
     assert!(moved.gap_ms.unwrap() < 10_000, "{moved:?}");
-    assert_eq!((moved.service.unwrap().name.as_str(), moved.overlap_ms), ("s1", Some(0)));
+    assert_eq!((moved.service.as_ref().unwrap().name.as_str(), moved.overlap_ms), ("s1", Some(0)));
     let runs: Listed<Run> = stage.read("/v1/observers/a/runs").await;
     assert_eq!((runs.total, &runs.items[0].ended), (2, &None));
     assert_eq!((runs.items[1].ended.as_deref(), runs.items[1].acquisitions), (Some("handed_over"), 0));
+    let at = moved.at;
+    let of_time = async |query: &str| stage.words(&format!("/v1/events?{query}")).await;
+    assert_eq!(of_time(&format!("type=started,created&since={at}")).await, ["started"]);
+    assert_eq!(
+        of_time(&format!("type=handed_over,created&until={at}&since=1h")).await,
+        ["handed_over", "created"]
+    );
+    assert_eq!(of_time("until=2020-01-01T00:00:00Z").await, [""; 0]);
+    for wrong in ["since=soon", "since=2030-01-01T00:00:00Z", "until=15m", "since=1h&since=2h"] {
+        stage.get(&format!("/v1/events?{wrong}")).await.refused(400, "bad-query");
+    }
     stage.get("/v1/events?type=moved").await.refused(400, "bad-query");
     assert_eq!(stage.get("/v1/observers/none/runs").await.status, StatusCode::NOT_FOUND);
 }

@@ -64,7 +64,7 @@ async fn a_wrong_rollout_is_refused_by_field() {
         ("timeout", json!("soon"), "/timeout"),
         ("timeout", json!("1s"), "/timeout"),
         ("timeout", json!("8d"), "/timeout"),
-        ("on_failure", json!("ignore"), ""),
+        ("on_failure", json!("ignore"), "/on_failure"),
         ("on_failures", json!("pause"), ""),
     ] {
         let mut body = body();
@@ -75,6 +75,30 @@ async fn a_wrong_rollout_is_refused_by_field() {
     assert_eq!(stage.total("/v1/rollouts").await, 0);
     stage.get("/v1/rollouts/none").await.refused(404, "not-found");
     stage.get("/v1/rollouts?limit=201").await.refused(400, "bad-query");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollout_is_checked_before_it_starts() {
+    let stage = Stage::new().await;
+    let schema = json!({"properties": {"every": {"type": "string"}}, "additionalProperties": false});
+    let _service = stage.service_with("s1", 5, &schema).await;
+    for name in ["a", "b"] {
+        stage.create(json!({"kind": "ticker", "name": name, "labels": {"app": "x"}})).await;
+    }
+    let mut wrong = body();
+    wrong["patch"] = json!({"spec": {"evry": "9s"}});
+    let problem = stage.start(&wrong).await.refused(422, "invalid");
+    assert_eq!(problem.errors[0].pointer, "/patch/spec");
+    let expected = "has an unknown member: evry; did you mean `every`? (observer a)";
+    assert_eq!(problem.errors[0].detail, expected);
+    let planned =
+        stage.send("POST", "/v1/rollouts?dry_run=true", Some(&body().to_string())).await.read::<Rollout>(200);
+    assert_eq!((planned.members, stage.total("/v1/rollouts").await), (2, 0), "{planned:?}");
+    stage.send("POST", "/v1/rollouts?dry_run=true", Some(&wrong.to_string())).await.refused(422, "invalid");
+    stage
+        .send("POST", "/v1/rollouts?dry_run=maybe", Some(&body().to_string()))
+        .await
+        .refused(400, "bad-query");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
