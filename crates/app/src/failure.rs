@@ -131,7 +131,9 @@ impl Failure {
             404 => Self::NotFound(told),
             409 | 412 => Self::Conflict(told),
             400 | 422 => Self::Usage(told),
-            _ => Self::Failed(format!("{told} (HTTP {status})")),
+            500 => Self::Failed(format!("{told} (HTTP 500)")),
+            // The text says what a user can do.
+            _ => Self::Failed(told),
         }
     }
 }

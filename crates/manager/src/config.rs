@@ -4,7 +4,7 @@ mod oidc;
 
 pub use oidc::OidcSection;
 
-use crate::fleet::excused::Excused;
+use crate::excused::Excused;
 use crate::settings::{AuthSettings, AutoRebalance, Settings};
 use everwatch_core::access::Mode;
 use everwatch_core::clock::friendly;

@@ -1,7 +1,6 @@
 //! Decisions about several services or observers together: orders, drains, rebalancing, quarantine, placement, safe
 //! mode, and whether services can run a definition.
 
-pub(crate) mod excused;
 pub(crate) mod kind_check;
 pub(crate) mod limits;
 pub(crate) mod orders;

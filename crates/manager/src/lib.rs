@@ -7,6 +7,7 @@ mod commit;
 mod config;
 mod context;
 mod events;
+mod excused;
 mod fleet;
 mod front;
 mod http;
@@ -24,7 +25,7 @@ pub use backup_restore::{Restored, restored};
 pub use config::{
     AuthSection, ConfigError, ManagerSection, MtlsSection, OidcSection, Rebalance, StoreSection,
 };
-pub use fleet::excused::Excused;
+pub use excused::Excused;
 pub use loops::link::ownership::NotOwner;
 pub use settings::{AuthSettings, AutoRebalance, OidcSettings, Settings};
 

@@ -1,6 +1,6 @@
 //! The settings of a manager and their defaults. The program reads them from files and the environment.
 
-use crate::fleet::excused::Excused;
+use crate::excused::Excused;
 use everwatch_core::access::{Mode, Oidc};
 use everwatch_core::doctor::DatabaseLink;
 use everwatch_core::id::{Name, Pool};

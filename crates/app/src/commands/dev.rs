@@ -47,7 +47,9 @@ fn greet(address: SocketAddr, services: u32) {
         None => program,
     };
     print(&format!(
-        "Everwatch runs: one manager at http://{address} and {}. In another terminal{here}, try:
+        "Everwatch runs: one manager at http://{address} and {}. Open that address to see the console.
+
+In another terminal{here}, try:
 
   {everwatch} observer create hello --kind ticker
   {everwatch} service list

@@ -143,7 +143,7 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the user can do if another observer has the name.
+/// What the user can do if another observer has the name, and the flag of a cure that the manager names.
 fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(Failure::Exists(told)) => Failure::Exists(format!(
@@ -151,7 +151,10 @@ fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
              `everwatch observer apply`, which creates or updates"
         ))
         .into(),
-        Ok(failure) => failure.into(),
+        Ok(failure) => {
+            let text = failure.to_string().replace("on_full \"queue\"", "--on-full queue");
+            failure.replaced(text).into()
+        }
         Err(error) => error,
     }
 }
@@ -251,5 +254,7 @@ mod tests {
         assert!(cured.contains("another name") && cured.contains("observer edit hello"), "{cured}");
         assert_eq!(exit, Some(4));
         assert_eq!(told("conflict"), (Some(4), "hello is taken".to_owned()));
+        let full = Failure::Failed("pool full: create with on_full \"queue\"".to_owned());
+        assert_eq!(with_cure(full.into(), "x").to_string(), "pool full: create with --on-full queue");
     }
 }

@@ -122,7 +122,10 @@ pub(super) fn cause(event: &Event) -> String {
     let text = Some(without_millis(&event.text)).filter(|text| !text.is_empty());
     let gap = event.gap_ms.map(|ms| format!("gap {}", gap(ms, event.gap_is_bound)));
     let overlap = event.overlap_ms.filter(|ms| *ms > 0).map(|ms| format!("overlap {}", millis(ms)));
-    let by = event.by.as_ref().and_then(|by| by.who.as_ref()).map(|who| format!("by {who}"));
+    // The texts about batches and rollouts name the user.
+    let who =
+        event.by.as_ref().and_then(|by| by.who.as_ref()).filter(|who| !event.text.contains(who.as_str()));
+    let by = who.map(|who| format!("by {who}"));
     [text, gap, overlap, by].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

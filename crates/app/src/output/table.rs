@@ -381,7 +381,7 @@ mod tests {
             "A           N  WHY\nfirst       7  because i…\nzweiter  1234  日本語の…"
         );
         assert_eq!(
-            written(Some(20)),
+            written(Some(19)),
             "A           N\nfirst       7\nzweiter  1234",
             "what is left of WHY says nothing"
         );
