@@ -36,7 +36,10 @@ pub(crate) use logs::{LogOutput, Logs};
 pub(crate) use moment::Moment;
 pub(crate) use namespace::Namespace;
 pub(crate) use new::New;
-pub(crate) use observer::{Apply, Create, Filter, ListArgs, Names, NoOutput, Selection, Wait, WaitFor};
+pub(crate) use observer::{
+    Apply, Create, Filter, ListArgs, Names, NoOutput, Selection, Wait, WaitFor, health as health_word,
+    status as status_word,
+};
 pub(crate) use rate::Rate;
 pub(crate) use rollout::{Rollout, Start};
 pub(crate) use timeline::Timeline;

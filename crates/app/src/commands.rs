@@ -2,7 +2,6 @@
 
 mod access;
 mod acting;
-mod answers;
 mod apply;
 mod batch;
 mod bench;

@@ -1,5 +1,6 @@
 //! The `everwatch` binary.
 
+mod answers;
 mod cli;
 mod client;
 mod commands;

@@ -3,6 +3,7 @@
 mod cells;
 mod describe;
 mod form;
+mod incident;
 mod json_path;
 mod status;
 mod table;
@@ -11,12 +12,13 @@ mod tests;
 mod timeline;
 mod views;
 
-pub(crate) use cells::{age, line, second};
+pub(crate) use cells::{age, line, second, time_of_day};
 pub(crate) use describe::{
     BOUND, batch as describe_batch, kind as describe_kind, observer as describe_observer,
     pool as describe_pool, rollout as describe_rollout, schedule, service as describe_service,
 };
 pub(crate) use form::{Output, OutputArgs};
+pub(crate) use incident::{destinations, incident};
 pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Least, Lines, Tone, View, cut, shrink};
 pub(crate) use timeline::{Head, Picture, TonedLine};

@@ -3,10 +3,14 @@
 
 mod body;
 mod feed;
+mod filter;
 mod follow;
+mod incident;
 mod keys;
 mod load;
+mod misplaced;
 mod model;
+mod query;
 mod run;
 mod seen;
 mod target;

@@ -215,13 +215,13 @@ pub(super) fn selector(text: &str) -> Result<String, String> {
 }
 
 /// A status, however it is capitalised.
-pub(super) fn status(text: &str) -> Result<Status, String> {
+pub(crate) fn status(text: &str) -> Result<Status, String> {
     let found = Status::ALL.into_iter().find(|status| status.as_str().eq_ignore_ascii_case(text));
     let known = Status::ALL.iter().map(|status| status.as_str());
     found.map_or_else(|| text.parse().map_err(|told: String| suggested(text, told, known)), Ok)
 }
 
-fn health(text: &str) -> Result<Health, String> {
+pub(crate) fn health(text: &str) -> Result<Health, String> {
     let known = Health::ALL.iter().map(|health| health.as_str());
     text.to_lowercase().parse().map_err(|told: String| suggested(text, told, known))
 }

@@ -1,9 +1,9 @@
 //! The commands that act on observers, by their names or by a filter: pause, resume, restart, retry, trigger, move and delete.
 
-use super::answers::Action;
 use super::unknown::{self, Named, explained, hinted};
 use super::waiting::{self, FormerRun, Goal};
 use super::{bulk, fan_out};
+use crate::answers::Action;
 use crate::cli::Selection;
 use crate::client::Client;
 use crate::output::note;

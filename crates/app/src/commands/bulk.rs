@@ -1,8 +1,8 @@
 //! Applies one verb to all observers that match a filter, in one request. The user confirms a number: if the
 //! filter matches another number when the request arrives, the manager does nothing.
 
-use super::answers::Action;
 use super::unknown::{self, Named};
+use crate::answers::Action;
 use crate::cli::Selection;
 use crate::client::{Client, Failure};
 use crate::output::{note, print};

@@ -1,7 +1,7 @@
 //! `everwatch observer edit`: changes the definition of an observer in an editor.
 
-use super::answers::Action;
 use super::versions::told_differences;
+use crate::answers::Action;
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{self, print};

@@ -1,6 +1,7 @@
 //! Kills a service of `everwatch dev`, and says where its observers run afterwards.
 
 use crate::client::Client;
+use crate::output::destinations;
 use crate::requests::service_path;
 use everwatch_api::{Incident, Listed, Observer, Service, Timeline};
 use everwatch_core::clock::{self, Timestamp};
@@ -73,7 +74,7 @@ impl Killed {
                 ": {seconds} s later, {moved} of its {held} run on other services (see `everwatch status`)"
             );
         };
-        let to = it.to.iter().map(|(name, count)| format!("{name} ({count})")).collect::<Vec<_>>().join(", ");
+        let to = destinations(it);
         let took = until.since(self.at).as_millis();
         let run = counted_subject(self.held, "observer", ["runs", "run"]);
         let last = if self.held == 1 { "since" } else { "the last one since" };

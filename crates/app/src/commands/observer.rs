@@ -1,9 +1,9 @@
 //! `everwatch observer …`
 
-use super::answers::Action;
 use super::unknown::{self, Named, explained, hinted};
 use super::waiting::{FormerRun, Goal};
 use super::{acting, apply, edit, events, fan_out, get, logs, versions, waiting, watch};
+use crate::answers::Action;
 use crate::cli::{Create, ListArgs, Names, Observer, Watched};
 use crate::client::{Client, Failure};
 use crate::output::{self, OBSERVERS, Root, TerminalStyle, print, print_paragraphs};

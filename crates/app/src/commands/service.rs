@@ -1,8 +1,8 @@
 //! `everwatch service …` and `everwatch rebalance …`
 
-use super::answers::Order;
 use super::unknown::{self, Named, explained, hinted};
 use super::{fan_out, get, operations};
+use crate::answers::Order;
 use crate::cli::{Balance, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
 use crate::client::{Client, Failure};
 use crate::item::Item;
@@ -11,7 +11,6 @@ use crate::refusals::in_place;
 use crate::requests::{described_service, service_path as path};
 use everwatch_api as api;
 use everwatch_core::clock;
-use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
@@ -120,7 +119,7 @@ async fn drain_one(
     let begun = Instant::now();
     let mut told = String::new();
     loop {
-        let now = progress(&it);
+        let now = Order::Drain.told(&it);
         let Some(wait) = wait.filter(|_| it.drain.is_some()) else { return Ok(now) };
         if now != told {
             print(&now);
@@ -132,18 +131,6 @@ async fn drain_one(
         }
         tokio::time::sleep(LOOK_EVERY).await;
         it = client.read(&path(name)).await?;
-    }
-}
-
-fn progress(it: &api::Service) -> String {
-    let name = &it.name;
-    let Some(drain) = &it.drain else { return format!("service {name} is drained and stays cordoned") };
-    let told =
-        format!("service {name} is draining: {} of {} moved", drain.moved, counted(drain.of, "observer"));
-    match (&it.unconfirmed, &drain.waits) {
-        (Some(unconfirmed), _) => format!("{told}; {unconfirmed}"),
-        (None, Some(why)) => format!("{told}; waiting: {why}"),
-        (None, None) => told,
     }
 }
 

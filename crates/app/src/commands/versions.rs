@@ -1,7 +1,7 @@
 //! `everwatch observer versions`, `diff` and `revert`.
 
-use super::answers::Action;
 use super::operations;
+use crate::answers::Action;
 use crate::cli::Watched;
 use crate::client::{Client, Failure};
 use crate::output::{VERSIONS, print};

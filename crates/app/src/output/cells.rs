@@ -13,7 +13,7 @@ pub(crate) fn line(text: &str) -> String {
 }
 
 /// A moment as its time of day: `13:35:26`; on another day than `now`, with the day: `11-20 13:35`.
-pub(super) fn time_of_day(then: Timestamp, now: Timestamp) -> String {
+pub(crate) fn time_of_day(then: Timestamp, now: Timestamp) -> String {
     let (then, now) = (then.to_string(), now.to_string());
     let part = |text: &str, part: std::ops::Range<usize>| text.get(part).unwrap_or_default().to_owned();
     if part(&then, 0..10) == part(&now, 0..10) {

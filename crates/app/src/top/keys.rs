@@ -1,7 +1,9 @@
 //! Maps each key to an action, depending on the mode.
 
 use super::body::Body;
-use super::model::{Effect, Mode, Model, Query, Verb};
+use super::misplaced::answer;
+use super::model::{Effect, Mode, Model, Said, Verb};
+use super::query::Query;
 use super::target::Focus;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -50,7 +52,10 @@ impl Model {
                     KeyCode::Home | KeyCode::Char('g') => 0,
                     KeyCode::End | KeyCode::Char('G') => last,
                     KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => return Vec::new(),
-                    _ => from,
+                    other => {
+                        self.mode = Mode::Details { target, text, from };
+                        return self.refuse(other);
+                    }
                 };
                 self.mode = Mode::Details { target, text, from };
                 Vec::new()
@@ -65,7 +70,10 @@ impl Model {
             KeyCode::Tab | KeyCode::BackTab => self.focus = self.other(),
             KeyCode::Char('/') => self.mode = Mode::Typing(self.query.filter.clone()),
             KeyCode::Enter => {
-                return self.selected(self.focus).map_or_else(Vec::new, |target| self.describe(target));
+                return match self.selected(self.focus) {
+                    Some(target) => self.describe(target),
+                    None => self.lacks_selection(),
+                };
             }
             KeyCode::Esc if !self.query.filter.is_empty() => return self.filter(String::new()),
             KeyCode::Char('s') => {
@@ -79,8 +87,16 @@ impl Model {
             KeyCode::PageDown | KeyCode::Char(' ') => return self.page_down(),
             KeyCode::Home | KeyCode::Char('g') => return self.first(),
             KeyCode::Char(letter) => return self.letter(letter),
-            _ => {}
+            // There is nothing to go back from.
+            KeyCode::Esc => {}
+            other => return self.refuse(other),
         }
+        Vec::new()
+    }
+
+    /// Answers a key that does nothing here.
+    pub(super) fn refuse(&mut self, key: KeyCode) -> Vec<Effect> {
+        self.say(Said::Badly(answer(key, self.place())));
         Vec::new()
     }
 
@@ -99,11 +115,11 @@ impl Model {
             (Focus::Services, 'u') => Verb::Uncordon,
             (Focus::Services, 'D') => Verb::Drain,
             (Focus::Services, 'o') => {
-                let Some(service) = self.selected(Focus::Services) else { return Vec::new() };
+                let Some(service) = self.selected(Focus::Services) else { return self.lacks_selection() };
                 self.focus = Focus::Observers;
                 return self.filter(format!("service={}", service.name));
             }
-            _ => return Vec::new(),
+            _ => return self.refuse(KeyCode::Char(letter)),
         };
         self.wish(verb)
     }

@@ -1,9 +1,13 @@
 //! Sends the model's requests to the manager: loads data and performs actions.
 
-use super::model::{Query, Trouble, Verb, Wish};
-use super::seen::{Observer, Page, Pool, SafeMode, Seen, Service, Stats};
+use super::filter::{Filter, parsed, unknown_label};
+use super::incident::SHOWN_FOR;
+use super::model::{Trouble, Verb, Wish};
+use super::query::{Query, Sort};
+use super::seen::{Observer, Page, Pool, SafeMode, Seen, Service, Stats, with_lost};
 use super::target::{Focus, Target};
 use super::timeline::Span;
+use crate::answers::{Action, Order};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{
@@ -12,6 +16,9 @@ use crate::output::{
 };
 use crate::requests::{described_observer, described_service, path as path_of, service_path};
 use everwatch_api as api;
+use everwatch_core::clock;
+use everwatch_core::record::health::Health;
+use futures::future::join_all;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -23,8 +30,15 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The width from which all columns of incidents fit.
 const INCIDENTS_WIDTH: usize = 98;
 
-pub(super) async fn screen(client: &Client, query: &Query) -> Result<Box<Seen>, Trouble> {
-    let observers = path(query);
+/// The most services that may vanish between two loads and are looked at.
+const VANISHED_MAX: usize = 20;
+/// How many observers are read to be sorted here: the most of one response.
+pub(super) const SORTED_MAX: usize = 1000;
+
+/// Everything that the screen shows. `known` are the ids of the services that it shows now: those that have vanished may be lost.
+pub(super) async fn screen(client: &Client, query: &Query, known: &[String]) -> Result<Box<Seen>, Trouble> {
+    let filter = parsed(&query.filter).map_err(Trouble::Refused)?;
+    let observers = path(query, &filter);
     let all = async {
         let (stats, pools, services, safe_mode, observers) = tokio::try_join!(
             client.read::<Stats>("/v1/stats"),
@@ -35,9 +49,69 @@ pub(super) async fn screen(client: &Client, query: &Query) -> Result<Box<Seen>, 
             client.read::<SafeMode>("/v1/safe-mode"),
             client.read::<Page<Observer>>(&observers),
         )?;
-        Ok(Box::new(Seen { stats, pools: pools.items, services: services.items, observers, safe_mode }))
+        let (ended, unknown_label) =
+            tokio::join!(vanished(client, &services.items, known), unknown(client, &filter, observers.total));
+        Ok(Box::new(Seen {
+            stats,
+            pools: pools.items,
+            services: with_lost(services.items, ended, clock::now()),
+            observers: page(observers, query),
+            safe_mode,
+            unknown_label,
+        }))
     };
     within(all).await
+}
+
+/// The services that no longer live, as far as managers still know them.
+async fn vanished(client: &Client, living: &[Service], known: &[String]) -> Vec<Service> {
+    let lives = |id: &&String| living.iter().any(|it| it.id == **id);
+    let gone = known.iter().filter(|id| !lives(id)).take(VANISHED_MAX);
+    let read = join_all(gone.map(|id| async move { client.read::<Service>(&service_path(id)).await.ok() }));
+    read.await.into_iter().flatten().collect()
+}
+
+/// What to say if nothing matches because of a label that no observer has.
+async fn unknown(client: &Client, filter: &Filter<'_>, found: u64) -> Option<String> {
+    let key = filter.labels.first().filter(|_| found == 0)?;
+    let path = format!("/v1/observers?limit=1&selector={}", Client::part(key));
+    let having = client.read::<Page<Observer>>(&path).await.ok()?;
+    (having.total == 0).then(|| unknown_label(key))
+}
+
+/// The page of the query. If managers do not know its order, it is a part of what they sent, and its cursor counts the observers
+/// before it.
+fn page(mut read: Page<Observer>, query: &Query) -> Page<Observer> {
+    match query.sort {
+        Sort::Health => read.items.sort_by_key(severity),
+        Sort::Restarts => read.items.sort_by_key(|it| std::cmp::Reverse(it.restarts)),
+        Sort::Name | Sort::NameDown | Sort::Oldest | Sort::Newest => return read,
+    }
+    let before = query.pages.last().and_then(|(cursor, _)| cursor.parse().ok()).unwrap_or(0_usize);
+    let end = before.saturating_add(query.rows.max(1));
+    let next_cursor = (read.items.len() > end).then(|| end.to_string());
+    let items = read.items.into_iter().skip(before).take(query.rows.max(1)).collect();
+    Page { items, next_cursor, total: read.total }
+}
+
+/// The place in the order by health: failed observers, those that do not do their work, and those that do.
+fn severity(it: &Observer) -> usize {
+    let last = Health::ALL.len() + 1;
+    match it.health.as_deref().map(str::parse) {
+        None if it.status == "Failed" => 0,
+        Some(Ok(Health::Restarting)) => 1,
+        Some(Ok(Health::Waiting)) => 2,
+        Some(Ok(Health::Moving)) => 3,
+        Some(Ok(Health::Stopping)) => 4,
+        Some(Ok(Health::Running)) => last - 1,
+        None | Some(Err(_)) => last,
+    }
+}
+
+/// The incidents of the last minutes; `None` if the manager does not answer, or does not permit it.
+pub(super) async fn incidents(client: &Client) -> Option<Vec<api::Incident>> {
+    let path = format!("/v1/timeline?columns=1&since={}", clock::show(SHOWN_FOR));
+    within(client.read::<api::Timeline>(&path)).await.ok().map(|it| it.incidents)
 }
 
 /// Sends the request for this verb.
@@ -103,22 +177,36 @@ fn legend_lines(legend: &str, width: usize) -> Vec<TonedLine> {
     lines.iter().map(|text| vec![(Tone::Plain, cut(text, width))]).collect()
 }
 
-/// Performs the action and returns the resulting state as text.
+/// What a verb asks for.
+enum Asked {
+    Action(Action<'static>),
+    Order(Order),
+}
+
+fn asked(verb: Verb) -> Asked {
+    match verb {
+        Verb::Delete => Asked::Action(Action::Delete),
+        Verb::Pause => Asked::Action(Action::Pause),
+        Verb::Resume => Asked::Action(Action::Resume),
+        Verb::Restart => Asked::Action(Action::Restart),
+        Verb::Move => Asked::Action(Action::Move),
+        Verb::Retry => Asked::Action(Action::Retry),
+        Verb::Cordon => Asked::Order(Order::Cordon),
+        Verb::Uncordon => Asked::Order(Order::Uncordon),
+        Verb::Drain => Asked::Order(Order::Drain),
+    }
+}
+
+/// Performs the action; returns the same answer as the command.
 pub(super) async fn carry_out(client: &Client, wish: &Wish) -> Result<String, Trouble> {
     let id = &wish.target.id;
-    let asked = async {
-        Ok(match wish.target.what {
-            Focus::Observers => {
-                let it: api::Observer = act(client, &path_of(id), wish.verb).await?;
-                format!("{} {}", it.status.as_str(), it.reason).trim_end().to_owned()
-            }
-            Focus::Services => {
-                let it: api::Service = act(client, &service_path(id), wish.verb).await?;
-                it.state.as_str().to_owned()
-            }
+    let sent = async {
+        Ok(match asked(wish.verb) {
+            Asked::Action(action) => action.told(&act(client, &path_of(id), wish.verb).await?),
+            Asked::Order(order) => order.briefly(&act(client, &service_path(id), wish.verb).await?),
         })
     };
-    within(asked).await
+    within(sent).await
 }
 
 async fn within<T>(asked: impl Future<Output = anyhow::Result<T>>) -> Result<T, Trouble> {
@@ -132,45 +220,19 @@ async fn within<T>(asked: impl Future<Output = anyhow::Result<T>>) -> Result<T, 
     }
 }
 
-/// Builds the path from a filter. Words `key=value` become parameters of the API or labels; all other words
-/// are searched for in names.
-fn path(query: &Query) -> String {
-    let mut path = format!("/v1/observers?limit={}&sort={}", query.rows.clamp(1, 1000), query.sort.words().0);
-    let mut parts = Vec::new();
-    for word in query.filter.split_whitespace() {
-        match word.split_once('=') {
-            Some((key @ ("status" | "kind" | "pool" | "service"), value)) => {
-                path.push_str(&format!("&{key}={}", Client::part(value)));
-            }
-            Some(_) => path.push_str(&format!("&label={}", Client::part(word))),
-            None => parts.push(word),
-        }
+/// The path of the observers of a query. Orders that managers do not know need all observers, as far as one response has them.
+fn path(query: &Query, filter: &Filter<'_>) -> String {
+    let (sort, _) = query.sort.words();
+    let limit = if query.sort.is_own() { SORTED_MAX } else { query.rows.clamp(1, SORTED_MAX) };
+    let mut path = format!("/v1/observers?limit={limit}&sort={sort}");
+    for (key, value) in &filter.parameters {
+        path.push_str(&format!("&{key}={}", Client::part(value)));
     }
-    if !parts.is_empty() {
-        path.push_str(&format!("&q={}", Client::part(&parts.join(" "))));
-    }
-    if let Some((cursor, _)) = query.pages.last() {
+    if let Some((cursor, _)) = query.pages.last().filter(|_| !query.sort.is_own()) {
         path.push_str(&format!("&cursor={}", Client::part(cursor)));
     }
     path
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::top::model::Sort;
-
-    #[test]
-    fn a_filter_becomes_what_the_manager_knows() {
-        let query = Query {
-            filter: "feed status=Failed,Created team=a b".to_owned(),
-            sort: Sort::Newest,
-            rows: 20,
-            pages: vec![("c1".to_owned(), 20)],
-        };
-        assert_eq!(
-            path(&query),
-            "/v1/observers?limit=20&sort=-created_at&status=Failed%2CCreated&label=team%3Da&q=feed%20b&cursor=c1"
-        );
-    }
-}
+mod tests;

@@ -3,11 +3,15 @@
 
 use super::body::Body;
 use super::feed::{FeedPart, Subject};
+use super::incident::{LastIncident, has_changed};
+use super::misplaced::{Place, nothing_selected};
+use super::query::Query;
 use super::seen::Seen;
 use super::target::{Focus, Target};
 use super::timeline::Span;
 use crate::output::TonedLine;
 use crossterm::event::KeyEvent;
+use everwatch_api::Incident;
 use everwatch_core::clock::Timestamp;
 use std::time::Duration;
 
@@ -16,53 +20,6 @@ const DOING_MAX: usize = 8;
 /// How long a message about a success, and one about a failure, stays on the screen if no key is pressed.
 const WELL_FOR: Duration = Duration::from_secs(5);
 const BADLY_FOR: Duration = Duration::from_secs(15);
-
-/// Which observers are shown: filter, order, number of rows, and pages. A page starts after its cursor.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Query {
-    pub(super) filter: String,
-    pub(super) sort: Sort,
-    pub(super) rows: usize,
-    /// The cursors of the pages after the first up to the current one, each with the number of observers
-    /// before that page.
-    pub(super) pages: Vec<(String, usize)>,
-}
-
-impl Query {
-    /// Whether both queries show the same page, apart from the number of rows.
-    fn starts_like(&self, other: &Self) -> bool {
-        (&self.filter, self.sort, &self.pages) == (&other.filter, other.sort, &other.pages)
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Sort {
-    #[default]
-    Name,
-    NameDown,
-    Oldest,
-    Newest,
-}
-
-impl Sort {
-    pub(super) fn next(self) -> Self {
-        match self {
-            Self::Name => Self::NameDown,
-            Self::NameDown => Self::Newest,
-            Self::Newest => Self::Oldest,
-            Self::Oldest => Self::Name,
-        }
-    }
-    /// The parameter of the API, and the text on the screen.
-    pub(super) fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Name => ("name", "by name"),
-            Self::NameDown => ("-name", "by name, backwards"),
-            Self::Newest => ("-created_at", "newest first"),
-            Self::Oldest => ("created_at", "oldest first"),
-        }
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
@@ -112,6 +69,8 @@ pub(super) enum Effect {
     /// End what is followed.
     Unfollow,
     Timeline(Span),
+    /// Read the incidents of the last minutes.
+    Incidents,
     Quit,
 }
 
@@ -139,6 +98,8 @@ pub(super) enum Input {
     Done(Wish, Result<String, Trouble>),
     Fed(Subject, FeedPart),
     Timeline(Span, Result<Vec<TonedLine>, Trouble>),
+    /// `None`: the request failed.
+    Incidents(Option<Vec<Incident>>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,6 +157,7 @@ pub(super) struct Model {
     /// The columns and lines that fit a view in place of the lists.
     pub(super) room: (usize, usize),
     pub(super) said: Option<Said>,
+    pub(super) incident: LastIncident,
     said_at: Timestamp,
     /// The query that the shown observers belong to.
     shown: Query,
@@ -220,6 +182,7 @@ impl Model {
             mode: Mode::Browse,
             room: (1, 1),
             said: None,
+            incident: LastIncident::default(),
             said_at: now,
             shown: Query::default(),
             loading: false,
@@ -247,7 +210,9 @@ impl Model {
                 self.now = now;
                 let age = now.since(self.said_at);
                 self.said.take_if(|said| age >= said.stays());
-                self.timeline_if_due()
+                let mut effects = self.timeline_if_due();
+                effects.extend(self.incidents_if_due());
+                effects
             }
             Input::Loaded(query, outcome) => self.on_loaded(&query, outcome),
             Input::Described(target, outcome) => self.on_described(&target, outcome),
@@ -257,6 +222,10 @@ impl Model {
                 Vec::new()
             }
             Input::Timeline(span, outcome) => self.on_timeline(span, outcome),
+            Input::Incidents(read) => {
+                self.incident.take(read);
+                Vec::new()
+            }
         }
     }
 
@@ -304,7 +273,12 @@ impl Model {
         }
         let mut effects = if self.load_again { self.load() } else { Vec::new() };
         effects.extend(self.describe_again());
+        effects.extend(self.incidents_if_due());
         effects
+    }
+
+    fn incidents_if_due(&mut self) -> Option<Effect> {
+        self.incident.is_due(self.now).then_some(Effect::Incidents)
     }
 
     /// Shows the refusal. A filter or order that is refused does not replace the one whose observers are shown.
@@ -329,6 +303,9 @@ impl Model {
         self.observer = at(found, self.observer, items.len());
         let found = seen.services.iter().position(|it| Some(&it.id) == service.as_ref());
         self.service = at(found, self.service, seen.services.len());
+        if self.seen.as_ref().is_none_or(|before| has_changed(before, &seen)) {
+            self.incident.watch(self.now);
+        }
         self.seen = Some(seen);
         self.link = Link::Up;
     }
@@ -340,6 +317,12 @@ impl Model {
     /// Whether another page is being loaded.
     pub(super) fn is_turning(&self) -> bool {
         !self.shown.starts_like(&self.query)
+    }
+
+    /// The ids of the services that are seen.
+    pub(super) fn services(&self) -> Vec<String> {
+        let services = self.seen.iter().flat_map(|seen| &seen.services);
+        services.map(|it| it.id.clone()).collect()
     }
 
     /// How many observers stand before those that are seen.
@@ -390,7 +373,7 @@ impl Model {
 
     /// Performs an action. Asks for confirmation first if an accidental key press would end a run.
     pub(super) fn wish(&mut self, verb: Verb) -> Vec<Effect> {
-        let Some(target) = self.selected(self.focus) else { return Vec::new() };
+        let Some(target) = self.selected(self.focus) else { return self.lacks_selection() };
         let wish = Wish { target, verb };
         match verb {
             Verb::Delete | Verb::Pause | Verb::Restart | Verb::Move | Verb::Drain => {
@@ -412,11 +395,27 @@ impl Model {
         vec![Effect::Do(wish)]
     }
 
+    /// The part of the screen that gets the keys, apart from questions and help.
+    pub(super) fn place(&self) -> Place {
+        match (&self.mode, &self.body, self.focus) {
+            (Mode::Details { .. }, ..) => Place::Details,
+            (_, Body::Feed(_), _) => Place::Feed,
+            (_, Body::Timeline(_), _) => Place::Timeline,
+            (_, Body::Lists, Focus::Observers) => Place::Observers,
+            (_, Body::Lists, Focus::Services) => Place::Services,
+        }
+    }
+
+    pub(super) fn lacks_selection(&mut self) -> Vec<Effect> {
+        self.say(Said::Badly(nothing_selected(self.place()).to_owned()));
+        Vec::new()
+    }
+
     fn on_done(&mut self, wish: &Wish, outcome: Result<String, Trouble>) -> Vec<Effect> {
         self.doing = self.doing.saturating_sub(1);
         let asked = format!("{} {}", wish.verb.word(), wish.target.name);
         self.say(match outcome {
-            Ok(told) => Said::Well(format!("{asked}: {told}")),
+            Ok(told) => Said::Well(told),
             Err(Trouble::Unreachable(why) | Trouble::Refused(why)) => Said::Badly(format!("{asked}: {why}")),
         });
         self.load()

@@ -115,8 +115,8 @@ async fn go_on(terminal: &mut DefaultTerminal, client: Arc<Client>, server: &str
                 Effect::Follow(subject) => followed = Some(Followed::start(&client, subject)),
                 Effect::Unfollow => followed = None,
                 effect => {
-                    let client = Arc::clone(&client);
-                    work.spawn(async move { carry_out(&client, effect, width).await });
+                    let (client, known) = (Arc::clone(&client), model.services());
+                    work.spawn(async move { carry_out(&client, effect, (width, &known)).await });
                 }
             }
         }
@@ -145,11 +145,12 @@ fn input_of(event: &Event) -> Option<Input> {
     }
 }
 
-async fn carry_out(client: &Client, effect: Effect, width: usize) -> Option<Input> {
+/// `width` is that of the view, and `known` are the services on the screen.
+async fn carry_out(client: &Client, effect: Effect, (width, known): (usize, &[String])) -> Option<Input> {
     Some(match effect {
         Effect::Quit | Effect::Follow(_) | Effect::Unfollow => return None,
         Effect::Load(query) => {
-            let seen = load::screen(client, &query).await;
+            let seen = load::screen(client, &query, known).await;
             Input::Loaded(query, seen)
         }
         Effect::Describe(target) => {
@@ -164,6 +165,7 @@ async fn carry_out(client: &Client, effect: Effect, width: usize) -> Option<Inpu
             let lines = load::timeline(client, span, width).await;
             Input::Timeline(span, lines)
         }
+        Effect::Incidents => Input::Incidents(load::incidents(client).await),
     })
 }
 

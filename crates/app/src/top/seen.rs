@@ -4,6 +4,10 @@
 use everwatch_core::clock::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a service that was lost stays in the list.
+pub(super) const LOST_FOR: Duration = Duration::from_secs(30);
 
 /// The statuses of observers that need a slot.
 const WANTED: [&str; 3] = ["Created", "Processing", "OnDeleting"];
@@ -48,6 +52,7 @@ pub(super) struct Service {
     pub(super) held: u32,
     pub(super) capacity: u32,
     pub(super) last_heartbeat_at: Timestamp,
+    pub(super) modified_at: Timestamp,
     #[serde(default)]
     pub(super) cordoned: bool,
     pub(super) capacity_set: Option<u32>,
@@ -56,6 +61,17 @@ pub(super) struct Service {
     pub(super) unconfirmed: Option<String>,
     #[serde(default)]
     pub(super) stalled: Vec<Named>,
+}
+
+impl Service {
+    pub(super) fn is_lost(&self) -> bool {
+        self.state == "lost"
+    }
+
+    /// Whether it accepts observers, or takes over when another service of its pool ends.
+    pub(super) fn is_able(&self) -> bool {
+        matches!(self.state.as_str(), "active" | "standby")
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -97,9 +113,20 @@ pub(super) struct Page<T> {
 pub(super) struct Seen {
     pub(super) stats: Stats,
     pub(super) pools: Vec<Pool>,
+    /// The living ones, and those that were lost within [`LOST_FOR`].
     pub(super) services: Vec<Service>,
     pub(super) observers: Page<Observer>,
+    /// What to say about a label of the filter that no observer has.
+    pub(super) unknown_label: Option<String>,
     pub(super) safe_mode: SafeMode,
+}
+
+/// The living services, and among them those that were lost a moment ago: below the living one of the same name, which may
+/// already be started again.
+pub(super) fn with_lost(mut living: Vec<Service>, ended: Vec<Service>, now: Timestamp) -> Vec<Service> {
+    living.extend(ended.into_iter().filter(|it| it.is_lost() && now.since(it.modified_at) < LOST_FOR));
+    living.sort_by(|a, b| (&a.name, a.is_lost()).cmp(&(&b.name, b.is_lost())));
+    living
 }
 
 impl Seen {
@@ -114,9 +141,7 @@ impl Seen {
         if wanted == 0 {
             return None;
         }
-        let able = ["active", "standby"];
-        let services =
-            self.services.iter().filter(|it| it.pool == pool.name && able.contains(&it.state.as_str()));
+        let services = self.services.iter().filter(|it| it.pool == pool.name && it.is_able());
         let mut sizes: Vec<u64> = services.map(|it| u64::from(it.capacity)).collect();
         if pool.single {
             // Any of the others may become the active one.

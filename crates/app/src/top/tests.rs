@@ -1,11 +1,14 @@
 //! Tests of the screen as a transcript: inputs, the effects of the model, and the drawn text.
 
+mod answered;
 mod drawing;
+mod losses;
 mod pictures;
 mod steering;
 mod viewing;
 
-use super::model::{Effect, Input, Model, Query, Trouble};
+use super::model::{Effect, Input, Model, Trouble};
+use super::query::{Query, Sort};
 use super::seen::{Named, Observer, Page, Pool, SafeMode, Seen, Service, Stats};
 use super::target::{Focus, Target};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -27,6 +30,7 @@ fn service(name: &str, state: &str, held: u32, heartbeat: i64) -> Service {
         held,
         capacity: 10,
         last_heartbeat_at: ago(heartbeat),
+        modified_at: ago(heartbeat),
         cordoned: state == "cordoned",
         capacity_set: None,
         drain: None,
@@ -82,6 +86,7 @@ fn seen(observers: Vec<Observer>, next: Option<&str>) -> Seen {
         ],
         observers: Page { items: observers, next_cursor: next.map(str::to_owned), total: 50_000 },
         safe_mode: SafeMode::default(),
+        unknown_label: None,
     }
 }
 

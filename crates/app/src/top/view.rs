@@ -8,7 +8,7 @@ use super::body::Body;
 use super::feed::wrapped;
 use super::model::{Link, Mode, Model, Said};
 use super::seen::{Seen, Stats};
-use crate::output::{Tone, age, cut, line};
+use crate::output::{self, Tone, age, cut, line};
 use everwatch_core::record::health::Health;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect, Size};
@@ -102,6 +102,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, colours: bool) {
         }
         Mode::Help => overlays::help(frame, middle, paint),
     }
+    // An answer is visible above details, too.
+    if matches!(model.mode, Mode::Details { .. }) && model.said.is_some() {
+        draw_message(frame, message, model, paint);
+    }
 }
 
 fn draw_header(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) {
@@ -157,8 +161,8 @@ fn cut_line(line: Line<'static>, width: usize) -> Line<'static> {
 
 /// The message at the bottom; one that is too long covers the lines above.
 fn draw_message(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) {
-    let message = message_line(model, paint);
     let width = usize::from(area.width);
+    let message = message_line(model, width, paint);
     let is_typed = matches!(model.mode, Mode::Typing(_));
     if is_typed || message.width() <= width {
         frame.render_widget(Paragraph::new(cut_line(message, width)), area);
@@ -199,8 +203,8 @@ fn counts(seen: &Seen, paint: Paint) -> Line<'static> {
 
 fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
     let (held, capacity) = (seen.stats.held, seen.stats.capacity);
-    let able = ["active", "standby"].iter().filter_map(|state| seen.stats.services.get(*state));
-    let active: u64 = able.sum();
+    // From the same answer as the list of services below.
+    let active = seen.services.iter().filter(|it| it.is_able()).count();
     let (lost, tone) = match seen.spare() {
         _ if active == 0 => ("no service is active: nothing can run".to_owned(), Tone::Bad),
         None => (String::new(), Tone::Plain),
@@ -242,11 +246,11 @@ fn fullness(held: u64, capacity: u64) -> Tone {
     }
 }
 
-/// The result of the last action, otherwise a standing warning.
-fn message_line(model: &Model, paint: Paint) -> Line<'static> {
+/// The result of the last action, otherwise a standing warning or the last incident.
+fn message_line(model: &Model, width: usize, paint: Paint) -> Line<'static> {
     let bad = paint.tone(Tone::Bad);
     if let Mode::Typing(text) = &model.mode {
-        let hint = "   part of a name, or status=Failed service=s1 label=value …";
+        let hint = "   part of a name, health=restarting service=s1, or a label: team=a";
         return Line::from(vec![Span::raw(format!("/{text}▏")), Span::styled(hint, paint.dim())]);
     }
     let safe_mode = model.seen.as_ref().map(|seen| &seen.safe_mode).filter(|safe_mode| safe_mode.on);
@@ -261,6 +265,10 @@ fn message_line(model: &Model, paint: Paint) -> Line<'static> {
         (_, None, None) if model.seen.as_ref().is_some_and(|seen| !seen.stats.broker) => {
             Line::styled("the manager has no connection to the broker", bad)
         }
-        (_, None, None) => Line::default(),
+        (_, None, None) => model.incident.shown(model.now).map_or_else(Line::default, |it| {
+            let tone = if it.until.is_none() { Tone::Bad } else { Tone::Wait };
+            let told = line(&output::incident(it, model.now, width));
+            Line::styled(cut(&told, width), paint.tone(tone))
+        }),
     }
 }

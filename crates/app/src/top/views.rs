@@ -19,7 +19,7 @@ impl Model {
             }
             ('l', Some(target)) => Subject::Log(target),
             ('e', Some(target)) => Subject::Events(Some(target)),
-            ('l' | 'e', None) => return Some(Vec::new()),
+            ('l' | 'e', None) => return Some(self.lacks_selection()),
             ('E', _) => Subject::Events(None),
             ('T', _) if matches!(self.body, Body::Timeline(_)) => return Some(Vec::new()),
             ('T', _) => {
@@ -62,17 +62,17 @@ impl Model {
         {
             return effects;
         }
-        match &mut self.body {
-            Body::Lists => {}
+        let done = match &mut self.body {
+            Body::Lists => Done::Nothing,
             Body::Feed(feed) => feed_key(feed, key),
-            Body::Timeline(timeline) => {
-                if let Err(limit) = timeline_key(timeline, key) {
-                    self.say(Said::Badly(limit.to_owned()));
-                }
-                return self.timeline_if_due();
-            }
+            Body::Timeline(timeline) => timeline_key(timeline, key),
+        };
+        match done {
+            Done::Something => {}
+            Done::Nothing => return self.refuse(key),
+            Done::Limited(why) => self.say(Said::Badly(why.to_owned())),
         }
-        Vec::new()
+        self.timeline_if_due()
     }
 
     pub(super) fn on_fed(&mut self, subject: &Subject, part: FeedPart) {
@@ -109,7 +109,15 @@ impl Model {
     }
 }
 
-fn feed_key(feed: &mut Feed, key: KeyCode) {
+/// What a key has done in an open view.
+enum Done {
+    Something,
+    Nothing,
+    /// It has reached a limit, with this message.
+    Limited(&'static str),
+}
+
+fn feed_key(feed: &mut Feed, key: KeyCode) -> Done {
     match key {
         KeyCode::Char('f') => feed.toggle_follow(),
         KeyCode::Char('w') => feed.toggle_wrap(),
@@ -119,23 +127,28 @@ fn feed_key(feed: &mut Feed, key: KeyCode) {
         KeyCode::PageDown | KeyCode::Char(' ') => feed.down(feed.page()),
         KeyCode::Home | KeyCode::Char('g') => feed.first(),
         KeyCode::End | KeyCode::Char('G') => feed.last(),
-        _ => {}
+        _ => return Done::Nothing,
     }
+    Done::Something
 }
 
-fn timeline_key(timeline: &mut TimelineView, key: KeyCode) -> Result<(), &'static str> {
+fn chosen(outcome: Result<(), &'static str>) -> Done {
+    outcome.map_or_else(Done::Limited, |()| Done::Something)
+}
+
+fn timeline_key(timeline: &mut TimelineView, key: KeyCode) -> Done {
     let (from, page) = (timeline.from, timeline.page());
     match key {
         // `=` is the key of `+` without Shift.
-        KeyCode::Char('+' | '=') => timeline.choose(Zoom::Longer)?,
-        KeyCode::Char('-') => timeline.choose(Zoom::Shorter)?,
+        KeyCode::Char('+' | '=') => return chosen(timeline.choose(Zoom::Longer)),
+        KeyCode::Char('-') => return chosen(timeline.choose(Zoom::Shorter)),
         KeyCode::Up | KeyCode::Char('k') => timeline.scroll_to(from.saturating_sub(1)),
         KeyCode::Down | KeyCode::Char('j') => timeline.scroll_to(from + 1),
         KeyCode::PageUp => timeline.scroll_to(from.saturating_sub(page)),
         KeyCode::PageDown | KeyCode::Char(' ') => timeline.scroll_to(from + page),
         KeyCode::Home | KeyCode::Char('g') => timeline.scroll_to(0),
         KeyCode::End | KeyCode::Char('G') => timeline.scroll_to(usize::MAX),
-        _ => {}
+        _ => return Done::Nothing,
     }
-    Ok(())
+    Done::Something
 }

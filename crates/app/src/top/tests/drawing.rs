@@ -154,3 +154,41 @@ fn lines_that_are_too_wide_end_in_dots() {
         assert!(row.ends_with('…'), "{row}\n{drawn}");
     }
 }
+
+#[test]
+fn an_order_of_the_first_observers_only_says_so() {
+    let mut model = showing(seen(some(), None));
+    types(&mut model, "s");
+    loaded(&mut model, seen(some(), None));
+    let part = drawn(&mut model, (120, 24));
+    assert!(part.contains("Observers 1–3 of 50,000, by health among the first 1,000 by name "), "{part}");
+    let mut few = seen(some(), None);
+    few.observers.total = 1000;
+    model.on(Input::Changed);
+    loaded(&mut model, few);
+    let whole = drawn(&mut model, (120, 24));
+    assert!(whole.contains("Observers 1–3 of 1,000, by health ─"), "{whole}");
+}
+
+#[test]
+fn an_empty_list_says_which_label_nobody_has() {
+    let mut model = showing(seen(some(), None));
+    types(&mut model, "/helth=restarting");
+    press(&mut model, KeyCode::Enter);
+    let mut empty = seen(vec![], None);
+    empty.observers.total = 0;
+    empty.unknown_label = Some(crate::top::filter::unknown_label("helth"));
+    loaded(&mut model, empty);
+    let drawn = drawn(&mut model, (80, 24));
+    let told = "`helth` is neither a field nor a label of any observer; did you mean `health`?";
+    assert!(drawn.contains("Observers: none, by name, /helth=restarting") && drawn.contains(told), "{drawn}");
+}
+
+#[test]
+fn an_answer_is_visible_above_details() {
+    let mut model = showing(seen(some(), None));
+    press(&mut model, KeyCode::Enter);
+    types(&mut model, "p");
+    let drawn = drawn(&mut model, (80, 24));
+    assert!(drawn.contains("pause is for the lists: press Esc first"), "{drawn}");
+}

@@ -1,7 +1,7 @@
 //! Tests how inputs change the model.
 
 use super::*;
-use crate::top::model::{Link, Mode, Said, Sort, Verb, Wish};
+use crate::top::model::{Link, Mode, Said, Verb, Wish};
 
 fn wish(what: Focus, name: &str, verb: Verb) -> Effect {
     Effect::Do(Wish { target: target(what, name), verb })
@@ -100,7 +100,7 @@ fn one_load_is_under_way_at_a_time_and_old_answers_are_not_shown() {
     assert_eq!(model.on(Input::Changed), [Effect::Load(old.clone())]);
     assert_eq!(model.on(Input::Changed), []);
     assert_eq!(types(&mut model, "s"), []);
-    let sorted = Query { sort: Sort::NameDown, ..old.clone() };
+    let sorted = Query { sort: Sort::Health, ..old.clone() };
     let late = seen(vec![observer("late", "Created", "")], None);
     assert_eq!(model.on(Input::Loaded(old, Ok(Box::new(late)))), [Effect::Load(sorted)]);
     assert_eq!(
@@ -128,6 +128,21 @@ fn a_filter_is_typed_taken_back_and_taken_away() {
     press(&mut model, KeyCode::Tab);
     let of_service = Query { rows: 20, filter: "service=amber".to_owned(), ..Query::default() };
     assert_eq!(types(&mut model, "o"), [Effect::Load(of_service)]);
+}
+
+#[test]
+fn one_key_chooses_the_order_and_begins_again_after_the_last() {
+    let mut model = showing(seen(some(), None));
+    let mut orders = Vec::new();
+    for _ in 0..6 {
+        types(&mut model, "s");
+        loaded(&mut model, seen(some(), None));
+        orders.push(model.query.sort.words().1);
+    }
+    assert_eq!(
+        orders,
+        ["by health", "by restarts", "newest first", "oldest first", "by name, backwards", "by name"]
+    );
 }
 
 #[test]
@@ -208,8 +223,9 @@ fn what_was_done_is_told_for_a_while_and_not_too_much_is_under_way() {
     let asked = Wish { target: target(Focus::Observers, "feed-1"), verb: Verb::Resume };
     assert_eq!(types(&mut model, "rrrrrrrrrr").len(), 8);
     assert!(matches!(&model.said, Some(Said::Badly(why)) if why.contains("under way")));
-    model.on(Input::Done(asked.clone(), Ok("Created resuming".to_owned())));
-    assert_eq!(model.said, Some(Said::Well("resume feed-1: Created resuming".to_owned())));
+    let told = "observer feed-1 is asked to resume (Created)";
+    model.on(Input::Done(asked.clone(), Ok(told.to_owned())));
+    assert_eq!(model.said, Some(Said::Well(told.to_owned())));
     assert_eq!(types(&mut model, "r").len(), 1);
     model.on(Input::Tick(Timestamp(NOW.0 + 5_000)));
     assert_eq!(model.said, None);

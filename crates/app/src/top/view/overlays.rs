@@ -19,12 +19,12 @@ Everywhere
   ↑ ↓  select, scroll (also PgUp PgDn j k Space)            g  first row
   Enter  details and recent events       e  events          E  events of all
   T  timeline of all services
-
 Observers
-  /  filter: part of a name, or status= kind= pool= service= label=value
-  s  sort by name or by age              l  log             Esc  clear filter
-  p  pause            R  restart         m  move            d  delete
-  r  resume           t  retry (if failed)
+  /  filter: part of a name, or status= health= reason= kind= pool= service=
+     or a label as team=a                l  log             Esc  clear filter
+  s  sort by name, health, restarts or age                  d  delete
+  p  pause            R  restart         m  move            r  resume
+  t  retry (if failed)
 Services
   c  cordon: accept no more observers    u  uncordon        o  its observers
   D  drain: hand over all                p R m d D ask before they act
@@ -40,6 +40,9 @@ pub(super) fn keys(model: &Model, width: usize, paint: Paint) -> Line<'static> {
         (Mode::Browse, _) if !matches!(model.body, Body::Lists) => &of_view,
         (Mode::Typing(_), _) => &[("Enter", "filter"), ("Esc", "cancel")],
         (Mode::Asking(_), _) => &[("y", "yes"), ("n", "no")],
+        (Mode::Details { target: Target { what: Focus::Services, .. }, .. }, _) => {
+            &[("↑↓", "scroll"), ("e", "events"), ("Esc", "back")]
+        }
         (Mode::Details { .. }, _) => &[("↑↓", "scroll"), ("l", "log"), ("e", "events"), ("Esc", "back")],
         (Mode::Help, _) => &[("any key", "back")],
         (Mode::Browse, Focus::Observers) => &[

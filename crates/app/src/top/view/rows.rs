@@ -1,10 +1,12 @@
 //! Draws the two lists. Only the visible rows are laid out.
 
 use super::{Paint, bar, cut_line, fullness, number};
-use crate::output::{Tone, age, cut, line};
+use crate::output::{Tone, age, cut, line, time_of_day};
+use crate::top::load::SORTED_MAX;
 use crate::top::model::Model;
 use crate::top::seen::{Observer, Service};
 use crate::top::target::Focus;
+use everwatch_core::clock::Timestamp;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -59,11 +61,13 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
     let focused = model.focus == Focus::Services;
     // The selected one is always in sight.
     let first = (model.service + 1).saturating_sub(room);
+    let lost = all.iter().filter(|it| it.is_lost()).count();
     let shown = if all.len() > room {
         format!("Services {}–{} of {}", first + 1, (first + room).min(all.len()), all.len())
     } else {
-        format!("Services {}", all.len())
+        format!("Services {}", all.len() - lost)
     };
+    let shown = if lost > 0 { format!("{shown}, {lost} lost") } else { shown };
     let name = widest(all.iter().map(|it| it.name.as_str()), 8, width / 4);
     let pool = widest(all.iter().map(|it| it.pool.as_str()), 7, width / 8);
     let gauge = width / 8;
@@ -98,7 +102,10 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
             Span::styled(bar(held, capacity, gauge), paint.tone(fullness(held, capacity))),
             Span::raw(right(&format!("{held}/{capacity}"), 13)),
             Span::styled(format!("  {}", right(&age(heartbeat), 4)), paint.tone(late)),
-            Span::raw(format!("  {}", cut(&line(&note(it)), width.saturating_sub(name + pool + gauge + 37)))),
+            Span::raw(format!(
+                "  {}",
+                cut(&line(&note(it, model.now)), width.saturating_sub(name + pool + gauge + 37))
+            )),
         ];
         lines.push(row(spans, at == model.service, focused));
     }
@@ -110,7 +117,10 @@ fn fitting(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
     lines.into_iter().map(|line| cut_line(line, width)).collect()
 }
 
-fn note(it: &Service) -> String {
+fn note(it: &Service, now: Timestamp) -> String {
+    if it.is_lost() {
+        return format!("lost at {}", time_of_day(it.modified_at, now));
+    }
     let mut told = Vec::new();
     told.extend(it.stalled.first().map(|stalled| format!("stalled by {}", stalled.name)));
     if let Some(drain) = &it.drain {
@@ -142,6 +152,9 @@ pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'st
         }
     };
     shown.push_str(&format!(", {}", model.query.sort.words().1));
+    if model.query.sort.is_own() && page.is_some_and(|page| page.total > SORTED_MAX as u64) {
+        shown.push_str(&format!(" among the first {} by name", number(SORTED_MAX as u64)));
+    }
     if !model.query.filter.is_empty() {
         shown.push_str(&format!(", /{}", model.query.filter));
     }
@@ -163,12 +176,15 @@ pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'st
     );
     let mut lines = vec![title(&shown, width, focused, paint), Line::styled(head, paint.dim())];
     if all.is_empty() && model.seen.is_some() {
-        let why = if model.query.filter.is_empty() {
-            "  none yet: `everwatch observer create hello --kind ticker` makes one"
-        } else {
-            "  no observer matches the filter; press Esc to clear it"
+        let unknown = model.seen.as_ref().and_then(|seen| seen.unknown_label.as_deref());
+        let (why, style) = match unknown {
+            _ if model.query.filter.is_empty() => {
+                ("none yet: `everwatch observer create hello --kind ticker` makes one", paint.dim())
+            }
+            None => ("no observer matches the filter; press Esc to clear it", paint.dim()),
+            Some(why) => (why, paint.tone(Tone::Wait)),
         };
-        lines.push(Line::styled(why, paint.dim()));
+        lines.push(Line::styled(format!("  {}", line(why)), style));
     }
     for (at, it) in all.iter().enumerate().take(room) {
         let runs = it.started_at.filter(|_| it.status == "Processing" && it.service.is_some());

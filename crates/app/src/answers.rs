@@ -1,13 +1,15 @@
-//! What commands print after an action: what was done, or what a manager was asked to do, and how to look at it.
+//! What commands and the full-screen view say after an action: what was done, or what a manager was asked to do, and how to look at
+//! it.
 //!
 //! Every such line begins with the noun and the name of the object, as in `observer hello is asked to resume`.
 
 use everwatch_api::{Observer, Service};
 use everwatch_core::record::status::Status;
+use everwatch_core::wording::counted;
 
 /// What a command asked of an observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action<'a> {
+pub(crate) enum Action<'a> {
     Create,
     Delete,
     Pause,
@@ -24,7 +26,7 @@ pub(super) enum Action<'a> {
 
 impl Action<'_> {
     /// The verb in the path of the request.
-    pub(super) fn verb(self) -> &'static str {
+    pub(crate) fn verb(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Delete => "delete",
@@ -40,7 +42,7 @@ impl Action<'_> {
     }
 
     /// The answer about one of several observers.
-    pub(super) fn told(self, it: &Observer) -> String {
+    pub(crate) fn told(self, it: &Observer) -> String {
         let what = match self {
             Self::Create => "is created".to_owned(),
             Self::Delete if it.status == Status::Deleted => {
@@ -66,7 +68,7 @@ impl Action<'_> {
     }
 
     /// The answer about a single observer, with the command that shows what follows, if anything does.
-    pub(super) fn told_alone(self, it: &Observer) -> String {
+    pub(crate) fn told_alone(self, it: &Observer) -> String {
         let told = self.told(it);
         if told.ends_with(')') { format!("{told}; {}", look(&it.name)) } else { told }
     }
@@ -78,26 +80,46 @@ fn look(name: &str) -> String {
 
 /// What a command asked of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     Cordon,
     Uncordon,
+    Drain,
     Capacity,
 }
 
 impl Order {
-    pub(super) fn told(self, it: &Service) -> String {
+    /// The answer about a service, with the command that shows what follows, if anything does.
+    pub(crate) fn told(self, it: &Service) -> String {
+        let told = self.briefly(it);
+        let is_look_needed = self != Self::Drain && it.unconfirmed.is_some();
+        if is_look_needed { format!("{told}; see `everwatch service get {}`", it.name) } else { told }
+    }
+
+    /// The answer about a service, where the user sees what follows.
+    pub(crate) fn briefly(self, it: &Service) -> String {
         let capacity = it.capacity_set.unwrap_or(it.capacity);
         let what = match self {
             Self::Cordon => "cordoned".to_owned(),
             Self::Uncordon => "uncordoned".to_owned(),
+            Self::Drain => return draining(it),
             Self::Capacity => format!("resized to {capacity} slots"),
         };
         let Service { name, held, .. } = it;
         match &it.unconfirmed {
-            Some(unconfirmed) => {
-                format!("service {name} is being {what} ({unconfirmed}); see `everwatch service get {name}`")
-            }
+            Some(unconfirmed) => format!("service {name} is being {what} ({unconfirmed})"),
             None => format!("service {name} is {what}; it holds {held} of {capacity}"),
         }
+    }
+}
+
+fn draining(it: &Service) -> String {
+    let name = &it.name;
+    let Some(drain) = &it.drain else { return format!("service {name} is drained and stays cordoned") };
+    let told =
+        format!("service {name} is draining: {} of {} moved", drain.moved, counted(drain.of, "observer"));
+    match (&it.unconfirmed, &drain.waits) {
+        (Some(unconfirmed), _) => format!("{told}; {unconfirmed}"),
+        (None, Some(why)) => format!("{told}; waiting: {why}"),
+        (None, None) => told,
     }
 }

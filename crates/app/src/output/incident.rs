@@ -1,0 +1,95 @@
+//! An incident of the timeline in words.
+
+use super::cells::{gap, time_of_day};
+use everwatch_api::Incident;
+use everwatch_core::clock::Timestamp;
+use everwatch_core::wording::{counted, counted_subject};
+use unicode_width::UnicodeWidthStr as _;
+
+/// The services to which the observers moved, each with their number: `s2 (4), s3 (2)`.
+pub(crate) fn destinations(it: &Incident) -> String {
+    let others = Some(format!("others ({})", it.to_others)).filter(|_| it.to_others > 0);
+    let named = it.to.iter().map(|(name, moved)| format!("{name} ({moved})"));
+    named.chain(others).collect::<Vec<_>>().join(", ")
+}
+
+/// What happened, as one sentence. If it does not fit this width, the services are counted instead of named.
+pub(crate) fn incident(it: &Incident, now: Timestamp, width: usize) -> String {
+    let whole = sentence(it, now, &destinations(it));
+    if whole.width() <= width {
+        return whole;
+    }
+    let more = if it.to_others > 0 { "more than " } else { "" };
+    sentence(it, now, &format!("{more}{}", counted(it.to.len(), "other service")))
+}
+
+fn sentence(it: &Incident, now: Timestamp, to: &str) -> String {
+    let happened = match it.cause.as_str() {
+        "lost" => "lost",
+        "stopped" => "stopped",
+        "handed_over" => "handed over",
+        _ => "silent",
+    };
+    let longest = gap(it.gap_ms_max, it.gap_is_bound);
+    let run = counted_subject(it.moved, "observer", ["runs", "run"]);
+    let wait = counted_subject(it.waiting, "observer", ["does", "do"]);
+    let became = match (it.moved, it.waiting) {
+        (0, 1..) => format!("{wait} not run yet, for {longest}"),
+        (_, 0) => format!("{run} on {to}, longest gap {longest}"),
+        (_, 1..) => format!("{run} on {to}, {} not yet, longest gap {longest}", it.waiting),
+    };
+    format!("{} {happened} {}: {became}", it.from, time_of_day(it.since, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lost(to: &serde_json::Value, waiting: u64) -> Incident {
+        let moved: u64 = to.as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
+        serde_json::from_value(json!({
+            "from": "service-1", "cause": "lost", "since": Timestamp(1_800_000_741_000), "until": null, "moved": moved,
+            "waiting": waiting, "to": to, "to_others": 0, "gap_ms_median": 20, "gap_ms_p99": 900, "gap_ms_max": 1100,
+            "gap_is_bound": true, "overlap_ms_max": 0,
+        }))
+        .unwrap()
+    }
+
+    const NOW: Timestamp = Timestamp(1_800_000_800_000);
+
+    #[test]
+    fn an_incident_is_told_with_where_its_observers_run() {
+        let both = json!({"service-2": 4, "service-3": 2});
+        assert_eq!(
+            incident(&lost(&both, 0), NOW, 120),
+            "service-1 lost 08:12:21: 6 observers run on service-2 (4), service-3 (2), longest gap ≤ 1.1 s"
+        );
+        assert_eq!(
+            incident(&lost(&both, 0), NOW, 80),
+            "service-1 lost 08:12:21: 6 observers run on 2 other services, longest gap ≤ 1.1 s"
+        );
+        assert_eq!(
+            incident(&lost(&json!({"service-2": 1}), 5), NOW, 120),
+            "service-1 lost 08:12:21: 1 observer runs on service-2 (1), 5 not yet, longest gap ≤ 1.1 s"
+        );
+        assert_eq!(
+            incident(&lost(&json!({}), 1), NOW, 120),
+            "service-1 lost 08:12:21: 1 observer does not run yet, for ≤ 1.1 s"
+        );
+    }
+
+    #[test]
+    fn the_cause_decides_the_word_and_further_services_are_counted() {
+        let many = Incident { to_others: 30, ..lost(&json!({"a": 9}), 0) };
+        for (cause, words) in [
+            ("stopped", "service-1 stopped "),
+            ("handed_over", "service-1 handed over "),
+            ("unknown", "service-1 silent "),
+        ] {
+            let told = incident(&Incident { cause: cause.to_owned(), ..many.clone() }, NOW, 200);
+            assert!(told.starts_with(words) && told.contains("on a (9), others (30), "), "{told}");
+        }
+        assert!(incident(&many, NOW, 10).contains("on more than 1 other service, "));
+    }
+}

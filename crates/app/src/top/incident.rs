@@ -1,0 +1,79 @@
+//! The last incident, and when to read it again: seldom, and only while something moves. Independent of terminal, HTTP and clock.
+
+use super::seen::{Observer, Seen};
+use everwatch_api::Incident;
+use everwatch_core::clock::Timestamp;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long an incident that is over is shown.
+pub(super) const SHOWN_FOR: Duration = Duration::from_secs(180);
+/// How long incidents are read after a change: managers conclude, and observers start, later than the change.
+const WATCH_FOR: Duration = Duration::from_secs(6);
+/// The pause between two requests after a change, and while an incident stays open.
+const EVERY: Duration = Duration::from_secs(2);
+const OPEN_EVERY: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(super) struct LastIncident {
+    last: Option<Incident>,
+    /// When the last change was.
+    changed_at: Option<Timestamp>,
+    requested_at: Option<Timestamp>,
+    loading: bool,
+}
+
+impl LastIncident {
+    /// Something has changed that may be an incident.
+    pub(super) fn watch(&mut self, now: Timestamp) {
+        self.changed_at = Some(now);
+    }
+
+    /// Whether to read incidents now. Only one request is in progress at a time.
+    pub(super) fn is_due(&mut self, now: Timestamp) -> bool {
+        let has_changed = self.changed_at.is_some_and(|then| now.since(then) <= WATCH_FOR);
+        let is_open = self.last.as_ref().is_some_and(|it| it.until.is_none());
+        let pause = match (has_changed, is_open) {
+            (true, _) => EVERY,
+            (false, true) => OPEN_EVERY,
+            (false, false) => return false,
+        };
+        if self.loading || self.requested_at.is_some_and(|then| now.since(then) < pause) {
+            return false;
+        }
+        (self.loading, self.requested_at) = (true, Some(now));
+        true
+    }
+
+    /// Keeps the newest loss, otherwise the newest of all: moves that follow a loss do not hide it. A request that failed, or that
+    /// the manager refuses, is made again only after the next change.
+    pub(super) fn take(&mut self, read: Option<Vec<Incident>>) {
+        self.loading = false;
+        match read {
+            Some(all) => self.last = all.into_iter().max_by_key(|it| (is_loss(it), it.since)),
+            None => self.changed_at = None,
+        }
+    }
+
+    /// The incident that is shown.
+    pub(super) fn shown(&self, now: Timestamp) -> Option<&Incident> {
+        self.last.as_ref().filter(|it| it.until.is_none_or(|until| now.since(until) < SHOWN_FOR))
+    }
+}
+
+fn is_loss(it: &Incident) -> bool {
+    !matches!(it.cause.as_str(), "stopped" | "handed_over")
+}
+
+fn lost(seen: &Seen) -> BTreeSet<&str> {
+    seen.services.iter().filter(|it| it.is_lost()).map(|it| it.id.as_str()).collect()
+}
+
+/// Whether a service was lost between two loads, or an observer runs on another service.
+pub(super) fn has_changed(before: &Seen, after: &Seen) -> bool {
+    let has_moved = |it: &Observer| {
+        let former = before.observers.items.iter().find(|former| former.id == it.id);
+        former.is_some_and(|former| it.service.is_some() && former.service != it.service)
+    };
+    !lost(after).is_subset(&lost(before)) || after.observers.items.iter().any(has_moved)
+}

@@ -1,0 +1,147 @@
+//! Tests of a service that is lost: its row, and the line about the incident.
+
+use super::drawing::drawn;
+use super::*;
+use crate::top::model::{Mode, Said};
+use everwatch_api::Incident;
+use serde_json::json;
+
+/// Basalt was lost 20 s ago; so many of its observers do not run yet.
+fn incident(cause: &str, since: i64, waiting: u64) -> Incident {
+    serde_json::from_value(json!({
+        "from": "basalt", "cause": cause, "since": ago(since), "until": (waiting == 0).then(|| ago(since - 1)), "moved": 6,
+        "waiting": waiting, "to": {"amber": 4, "chalk": 2}, "to_others": 0, "gap_ms_median": 20, "gap_ms_p99": 900,
+        "gap_ms_max": 1100, "gap_is_bound": true, "overlap_ms_max": 0,
+    }))
+    .unwrap()
+}
+
+/// Basalt was lost, and lives again under a new id.
+fn after_the_loss() -> Seen {
+    let mut it = seen(some(), None);
+    it.services[1].id = "id-of-another-basalt".to_owned();
+    it.services.insert(2, service("basalt", "lost", 0, 20));
+    it
+}
+
+fn later(model: &mut Model, secs: i64) -> Vec<Effect> {
+    model.on(Input::Tick(Timestamp(NOW.0 + secs * 1000)))
+}
+
+/// A model that has read the incidents once, at its start.
+fn watching() -> Model {
+    let mut model = Model::new("http://127.0.0.1:7700", NOW);
+    model.on(Input::Rows(20));
+    assert_eq!(loaded(&mut model, seen(some(), None)), [Effect::Incidents], "there may be one of before");
+    assert_eq!(model.on(Input::Incidents(Some(vec![]))), []);
+    model
+}
+
+#[test]
+fn a_lost_service_stays_in_the_list_and_the_incident_is_told() {
+    let mut model = watching();
+    loaded(&mut model, after_the_loss());
+    model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
+    let over = format!("{}\n{}", drawn(&mut model, (80, 24)), drawn(&mut model, (120, 40)));
+    model.on(Input::Incidents(Some(vec![incident("lost", 20, 3)])));
+    insta::assert_snapshot!(format!("{over}\n{}", drawn(&mut model, (120, 14))));
+}
+
+#[test]
+fn incidents_are_read_for_some_seconds_after_a_change_and_not_otherwise() {
+    let mut model = watching();
+    let none = || Input::Incidents(Some(vec![]));
+    // After the start.
+    assert_eq!(later(&mut model, 1), []);
+    assert_eq!(later(&mut model, 2), [Effect::Incidents]);
+    assert_eq!(later(&mut model, 4), [], "one request is in progress at a time");
+    model.on(none());
+    for (at, expected) in [(5, 1), (6, 0), (7, 0), (8, 0), (60, 0)] {
+        assert_eq!(later(&mut model, at).len(), expected, "{at} s");
+        model.on(none());
+    }
+    model.on(Input::Changed);
+    assert_eq!(loaded(&mut model, seen(some(), None)), [], "nothing has changed");
+    model.on(Input::Changed);
+    assert_eq!(loaded(&mut model, after_the_loss()), [Effect::Incidents], "a service was lost");
+    model.on(none());
+    later(&mut model, 80);
+    let mut moved = after_the_loss();
+    moved.observers.items[0].service = Some(Named { name: "chalk".to_owned() });
+    model.on(Input::Changed);
+    assert_eq!(loaded(&mut model, moved.clone()), [Effect::Incidents], "an observer runs elsewhere");
+    model.on(none());
+    later(&mut model, 100);
+    moved.observers.items = vec![observer("another", "Processing", "")];
+    model.on(Input::Changed);
+    assert_eq!(loaded(&mut model, moved), [], "another page is no change");
+}
+
+#[test]
+fn an_open_incident_is_read_again_and_a_failure_ends_that_until_the_next_change() {
+    let mut model = watching();
+    later(&mut model, 2);
+    model.on(Input::Incidents(Some(vec![incident("unknown", 20, 2)])));
+    assert_eq!(later(&mut model, 11), []);
+    assert_eq!(later(&mut model, 12), [Effect::Incidents]);
+    model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
+    assert_eq!(later(&mut model, 30), []);
+    model.on(Input::Changed);
+    loaded(&mut model, after_the_loss());
+    model.on(Input::Incidents(None));
+    assert_eq!(later(&mut model, 33), [], "the role does not permit it, or no manager answers");
+    assert!(model.incident.shown(model.now).is_some(), "the last one stays");
+}
+
+#[test]
+fn a_loss_is_not_hidden_by_later_moves_and_is_told_for_some_minutes() {
+    let mut model = watching();
+    let moves = Incident { from: "chalk".to_owned(), ..incident("handed_over", 5, 0) };
+    model.on(Input::Incidents(Some(vec![incident("lost", 60, 0), incident("lost", 20, 0), moves.clone()])));
+    let shown = |model: &Model| model.incident.shown(model.now).map(|it| (it.cause.clone(), it.since));
+    assert_eq!(shown(&model), Some(("lost".to_owned(), ago(20))));
+    model.on(Input::Incidents(Some(vec![moves])));
+    assert_eq!(shown(&model), Some(("handed_over".to_owned(), ago(5))));
+    later(&mut model, 175);
+    assert!(shown(&model).is_some());
+    later(&mut model, 176);
+    assert_eq!(shown(&model), None);
+}
+
+#[test]
+fn warnings_and_answers_stand_before_the_incident() {
+    let mut model = watching();
+    model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
+    model.say(Said::Well("observer feed-1 is asked to resume (Created)".to_owned()));
+    let answered = drawn(&mut model, (120, 24));
+    assert!(answered.contains("is asked to resume") && !answered.contains("basalt lost"), "{answered}");
+    let mut it = seen(some(), None);
+    it.safe_mode = SafeMode { on: true, reason: String::new() };
+    model.said = None;
+    model.on(Input::Changed);
+    loaded(&mut model, it);
+    let warned = drawn(&mut model, (120, 24));
+    assert!(warned.contains("safe mode: ") && !warned.contains("basalt lost"), "{warned}");
+}
+
+#[test]
+fn services_that_were_lost_take_no_part_in_the_capacity() {
+    let mut model = watching();
+    let mut it = after_the_loss();
+    it.services.remove(1);
+    it.stats.services.insert("active".to_owned(), 3);
+    model.on(Input::Changed);
+    loaded(&mut model, it);
+    let drawn = drawn(&mut model, (120, 24));
+    assert!(drawn.contains("of 2 services could be lost") && drawn.contains("Services 3, 1 lost"), "{drawn}");
+}
+
+#[test]
+fn the_ids_of_all_services_on_the_screen_are_known() {
+    let mut model = Model::new("http://127.0.0.1:7700", NOW);
+    assert!(model.services().is_empty());
+    model.on(Input::Rows(20));
+    loaded(&mut model, after_the_loss());
+    assert_eq!(model.services().len(), 5);
+    assert_eq!(model.mode, Mode::Browse);
+}
