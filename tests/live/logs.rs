@@ -178,7 +178,7 @@ async fn kill_and_follow(what: &str, mut cluster: Cluster) {
     assert_whole(what, after);
 
     api.call("DELETE", "/v1/observers/counts?wait=20s", None).await;
-    following.until("the end", |said| said.ends_with("— it does not run now: Deleted —\n")).await;
+    following.until("the end", |said| said.ends_with("— the observer is Deleted and does not run —\n")).await;
 }
 
 /// Checks that every line of the run appears exactly once, starting with the first.
@@ -197,7 +197,7 @@ async fn logs_tell_of_errors_of_ends_and_of_what_does_not_run() {
     api.create(json!({"name": "waits", "kind": "ticker", "on_full": "queue"})).await;
     let waits: Logs = api.read("/v1/observers/waits/logs").await;
     assert!(waits.items.is_empty() && waits.service.is_none(), "{waits:?}");
-    assert!(waits.reason.starts_with("it does not run now: Created"), "{waits:?}");
+    assert!(waits.reason.starts_with("the observer does not run: waiting for a slot"), "{waits:?}");
     cluster.service("a", 10).await;
     until_lines(&api, "/v1/observers/waits/logs", |lines| lines.contains(&"tick 1")).await;
 
@@ -209,11 +209,11 @@ async fn logs_tell_of_errors_of_ends_and_of_what_does_not_run() {
     let logs: Logs = api.read("/v1/observers/fails/logs").await;
     let ended = |start: u32| format!("attempt {start} ended with an error: exited with code 3");
     assert_eq!(texts(&logs), ["without an end", &ended(1), "without an end", &ended(2)]);
-    assert!(logs.reason.starts_with("it does not run now: Failed"), "{logs:?}");
+    assert!(logs.reason.starts_with("the observer does not run: "), "{logs:?}");
     let (code, said) = cluster.command(&["observer", "logs", "fails", "-f"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(
-        said.contains("log    start 2 ended") && said.ends_with("attempts: exited with code 3 —\n"),
+        said.contains("log    attempt 2 ended") && said.ends_with("attempts: exited with code 3 —\n"),
         "{said}"
     );
 

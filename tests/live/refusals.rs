@@ -125,7 +125,7 @@ async fn client_commands_end_with_the_documented_codes() {
     for (words, code, told) in [
         ("observer create o --kind ticker", 0, ""),
         ("observer create o --kind ticker", 4, "o"),
-        ("observer create p --kind nothing", 2, "nothing"),
+        ("observer create p --kind nothing", 3, "nothing"),
         ("observer create p --kind ticker --spec {", 2, "--spec"),
         ("observer create p --kind ticker --spec @/no/file", 2, "/no/file"),
         ("observer create p --kind ticker --label x", 2, "key=value"),

@@ -297,11 +297,14 @@ enum Row {
     Body,
 }
 
+/// Shortens names, or text, to a width that depends on their least width.
+type Step = (bool, fn(usize) -> usize);
+
 /// Shortens columns until the table fits the room, the last one first: first text to its least widths, then long names, then
 /// text further, or to nothing if hardly anything would be left, and then names to their least widths. Columns without a
 /// least width keep their width.
 pub(crate) fn shrink(widths: &mut [usize], least: &[Option<Least>], room: usize) {
-    let steps: [(bool, fn(usize) -> usize); 4] =
+    let steps: [Step; 4] =
         [(false, |least| least), (true, |least| least.max(LONG_NAME)), (false, |_| 0), (true, |least| least)];
     for (is_name, to) in steps {
         for at in (0..widths.len()).rev() {

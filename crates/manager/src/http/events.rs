@@ -109,6 +109,9 @@ async fn page_or_stream(
     }
     filter.until = params.parsed("until")?;
     filter.since = params.since(filter.until.unwrap_or_else(|| manager.records.clock.now()))?;
+    if let (Some(since), Some(until)) = (filter.since, filter.until) {
+        Params::check_span(since, until)?;
+    }
     let part: Part<i64> = Part::read(&mut params)?;
     params.finish()?;
     let before = EventRange::Before(part.after.unwrap_or(i64::MAX));

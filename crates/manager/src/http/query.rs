@@ -98,10 +98,15 @@ impl Params {
                 return Err(bad("since", why));
             }
         };
-        if since >= until {
-            return Err(bad("since", format!("{since} is not before `until`, {until}")));
-        }
         Ok(Some(since))
+    }
+
+    /// Refuses a span of time that has no end after its start.
+    pub(crate) fn check_span(since: Timestamp, until: Timestamp) -> Result<(), Problem> {
+        if since < until {
+            return Ok(());
+        }
+        Err(bad("since", format!("{since} is not before `until`, {until}")))
     }
 
     /// How long to wait.

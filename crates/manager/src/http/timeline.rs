@@ -66,6 +66,7 @@ pub(crate) async fn read(State(manager): Shared, mut params: Params) -> Result<J
 fn window(params: &mut Params, now: Timestamp) -> Result<Window, Problem> {
     let until = params.parsed::<Timestamp>("until")?.unwrap_or(now).min(now);
     let since = params.since(until)?.unwrap_or_else(|| until.minus(SPAN));
+    Params::check_span(since, until)?;
     if since < now.minus(KEPT) {
         return Err(bad("since", "at most 24h ago: earlier events are in GET /v1/events"));
     }

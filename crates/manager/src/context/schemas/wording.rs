@@ -102,9 +102,9 @@ mod tests {
     use everwatch_core::id::Kind;
     use serde_json::{Value, json};
 
-    fn told(schema: Value, spec: Value) -> String {
+    fn told(schema: &Value, spec: &Value) -> String {
         let kind = Kind::new("poll").unwrap();
-        let all = Schemas::default().errors(&kind, &schema, &spec).into_iter();
+        let all = Schemas::default().errors(&kind, schema, spec).into_iter();
         all.map(|it| format!("{} {}", it.pointer, it.detail)).collect::<Vec<_>>().join("; ")
     }
 
@@ -130,7 +130,7 @@ mod tests {
                 "matches none of the permitted forms: `everwatch kind describe KIND` shows them",
             ),
         ] {
-            assert_eq!(told(of(schema), json!({ "a": value })), format!("/spec/a {expected}"));
+            assert_eq!(told(&of(schema), &json!({ "a": value })), format!("/spec/a {expected}"));
         }
     }
 
@@ -140,15 +140,15 @@ mod tests {
             "additionalProperties": false,
             "$defs": {"inner": {"properties": {"url": {}}, "additionalProperties": false}}});
         assert_eq!(
-            told(schema.clone(), json!({"evry": 1})),
+            told(&schema, &json!({"evry": 1})),
             "/spec has an unknown member: evry; did you mean `every`?"
         );
         assert_eq!(
-            told(schema.clone(), json!({"x": 1, "z": 1})),
+            told(&schema, &json!({"x": 1, "z": 1})),
             "/spec has unknown members: x, z; permitted: every, in, text"
         );
         assert_eq!(
-            told(schema, json!({"in": {"ulr": 1}})),
+            told(&schema, &json!({"in": {"ulr": 1}})),
             "/spec/in has an unknown member: ulr; did you mean `url`?"
         );
     }
