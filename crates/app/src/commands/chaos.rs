@@ -14,10 +14,13 @@ pub(crate) async fn run(server: &str, verb: &Chaos) -> anyhow::Result<()> {
         Chaos::Kill { service, no_wait } => {
             let kill = kills::kill(client, service);
             let killed = hinted(client, (unknown::SERVICES, service), kill).await?;
-            let moved = if *no_wait { String::new() } else { killed.until_moved(client).await };
-            format!(
-                "service {service} is killed{moved}; it starts again in a few seconds as a new incarnation"
-            )
+            print(&format!(
+                "service {service} is killed; it starts again in a few seconds as a new incarnation"
+            ));
+            if *no_wait {
+                return Ok(());
+            }
+            killed.until_moved(client).await
         }
         Chaos::Freeze { service } => {
             order(client, service, "freeze").await?;

@@ -74,7 +74,7 @@ async fn kill(client: &Client) -> anyhow::Result<String> {
         return Ok("no service holds an observer, so none was killed".to_owned());
     };
     let killed = kills::kill(client, &service.name).await?;
-    Ok(format!("killed {}{}", service.name, killed.until_moved(client).await))
+    Ok(format!("killed {}: {}", service.name, killed.until_moved(client).await))
 }
 
 /// Commands to try while the demo runs.

@@ -38,11 +38,11 @@ async fn held(client: &Client, service: &str) -> anyhow::Result<u64> {
 }
 
 impl Killed {
-    /// Waits until its observers run on other services, at most [`MOVES_WITHIN`]; returns what happened to them, as the rest of a
-    /// sentence.
+    /// Waits until its observers run on other services, at most [`MOVES_WITHIN`]; returns a sentence about them, in lower
+    /// case.
     pub(super) async fn until_moved(&self, client: &Client) -> String {
         if self.held == 0 {
-            return ", and ran no observer".to_owned();
+            return "it ran no observer".to_owned();
         }
         let deadline = Instant::now() + MOVES_WITHIN;
         loop {
@@ -71,14 +71,14 @@ impl Killed {
         else {
             let (seconds, held) = (MOVES_WITHIN.as_secs(), counted(self.held, "observer"));
             return format!(
-                ": {seconds} s later, {moved} of its {held} run on other services (see `everwatch status`)"
+                "{seconds} s later, {moved} of its {held} run on other services (see `everwatch status`)"
             );
         };
         let to = destinations(it);
         let took = until.since(self.at).as_millis();
         let run = counted_subject(self.held, "observer", ["runs", "run"]);
-        let last = if self.held == 1 { "since" } else { "the last one since" };
-        format!(": its {run} on {to}, {last} {took} ms after the kill")
+        let last = if self.held == 1 { "" } else { "the last one " };
+        format!("its {run} on {to}, {last}since {took} ms after the kill")
     }
 }
 
@@ -101,13 +101,13 @@ mod tests {
         let killed = |held| Killed { service: "a".to_owned(), held, at: Timestamp(1000) };
         assert_eq!(
             killed(3).told(Some(&incident(3, Some(1400)))),
-            ": its 3 observers run on b (3), the last one since 400 ms after the kill"
+            "its 3 observers run on b (3), the last one since 400 ms after the kill"
         );
         assert_eq!(
             killed(1).told(Some(&incident(1, Some(1005)))),
-            ": its 1 observer runs on b (1), since 5 ms after the kill"
+            "its 1 observer runs on b (1), since 5 ms after the kill"
         );
-        let later = ": 10 s later, 2 of its 3 observers run on other services (see `everwatch status`)";
+        let later = "10 s later, 2 of its 3 observers run on other services (see `everwatch status`)";
         assert_eq!(killed(3).told(Some(&incident(2, Some(1400)))), later);
         assert_eq!(killed(3).told(None), later.replace("2 of", "0 of"));
     }
