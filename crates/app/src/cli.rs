@@ -89,7 +89,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "60s", value_parser = duration)]
         demo: Option<Duration>,
     },
-    /// Name commands to try while `everwatch dev --demo` runs
+    /// List commands to try while `everwatch dev --demo` runs
     Demo,
     /// Create the project of a service with a kind of your own
     #[command(after_help = New::EXAMPLES)]
@@ -106,7 +106,7 @@ pub(crate) enum Command {
     /// Show, cordon, drain and resize services
     #[command(subcommand, aliases = ["svc", "services"])]
     Service(Service),
-    /// Even out the services of each pool
+    /// Spread the observers of each pool evenly over its services
     #[command(subcommand)]
     Rebalance(Rebalance),
     /// Create many observers as one batch, follow it and end it
@@ -123,13 +123,13 @@ pub(crate) enum Command {
     /// Show what each service held over time, and what moved
     #[command(after_help = Timeline::EXAMPLES)]
     Timeline(Timeline),
-    /// Show, retry and delete messages that no version could read
+    /// List, retry and discard messages that managers could not read
     #[command(subcommand)]
     Parked(Parked),
     /// Suspend decisions based on missing heartbeats
     #[command(subcommand)]
     SafeMode(SafeMode),
-    /// List, show, pause and resume pools
+    /// Manage pools: list, show, create, delete, pause and resume them
     #[command(subcommand, aliases = ["pools"])]
     Pool(Pool),
     /// List and show the kinds of observers that services can run
@@ -430,7 +430,7 @@ pub(crate) enum Chaos {
     /// End a service as `kill -9` does, and wait until its observers run on other services, at most 10 s
     Kill {
         service: String,
-        /// Do not wait
+        /// Do not wait until the observers run on other services
         #[arg(long)]
         no_wait: bool,
     },

@@ -72,14 +72,14 @@ class Fields {
       this.check("Queue when full", "queue", "otherwise, the manager refuses the observer when the pool is full (`on_full`)"),
       this.text("Priority", "/priority", ["priority"], "0", "-100 to 100; free slots go to the highest priority first", { type: "number", min: -100, max: 100, step: 1 }),
       this.text("Weight", "/weight", ["weight"], "1", "the number of slots that it takes", { type: "number", min: 1, max: 1000, step: 1 }),
-      this.has("limits") ? this.text("Limits", "/limits", ["limits"], "account-42", "keys, separated by commas; it runs while each of these limits has a free place") : null,
+      this.has("limits") ? this.text("Limits", "/limits", ["limits"], "account-42", "keys, separated by commas; it starts when each of these limits has a free place") : null,
       this.check("Never overlap", "forbid", "a new run starts only after the previous run has certainly ended"));
   }
 
   /** What happens after an error of its code, and how it stops. */
   failing() {
     const { draft } = this, choose = (event) => { draft.retry = event.target.value; this.changed(); this.redraw(); };
-    const attempts = (counted) => this.text("Attempts", "/retry/attempts", ["attempts"], "no limit", `maximum number of starts in one run${counted}; empty: no limit`, { type: "number", min: 1, step: 1 });
+    const attempts = (counted) => this.text("Attempts", "/retry/attempts", ["attempts"], "no limit", `maximum number of attempts in one run${counted}; empty: no limit`, { type: "number", min: 1, step: 1 });
     const parts = {
       exponential: () => [this.text("First delay", "/retry/first", ["first"], "1s", "before the second attempt; each further delay is twice as long"), this.text("Longest delay", "/retry/max", ["longest"], "60s", "the delays grow up to this one"),
         this.text("Reset after", "/retry/reset_after", ["reset"], "5m", "after running for this long, the delays are short again"), attempts(", counted again after “Reset after”")],

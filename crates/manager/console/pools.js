@@ -28,7 +28,7 @@ export const actions = (it, context) => [
 const TYPES = [["shared", "shared: its observers run on all of its services"], ["single", "single: its observers run on one of its services, and move together"]];
 
 const create = (items, context) => askChange({
-  title: "New pool", lines: ["Services name the pool to which they belong; a pool also appears with its first service."], action: "Create", check: ({ name }) => (!name ? { name: "a pool needs a name" } : items.some((it) => it.name === name) ? { name: `pool ${name} exists` } : {}), fieldOf: () => ["name"],
+  title: "New pool", lines: ["Services name the pool to which they belong; a pool also appears with its first service or observer."], action: "Create", check: ({ name }) => (!name ? { name: "a pool needs a name" } : items.some((it) => it.name === name) ? { name: `pool ${name} exists` } : {}), fieldOf: () => ["name"],
   fields: [{ name: "name", label: "Name", placeholder: "exchange" }, { name: "type", label: "Type", value: "shared", options: TYPES, hint: "the type does not change later; the other services of a single pool stand by" }],
   send: ({ name, type }) => call("PUT", path(name), { single: type === "single" }), done: ({ name }) => `Pool ${name} created.`,
 }, context);

@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 
 const TERMS = {
   Admission: "whether managers give slots of this pool to more observers",
-  Attempt: "the start of the code within the present run; after an error, the next attempt follows as the retry policy says",
+  Attempt: "the start of the code within the current run; after an error, the next attempt follows as the retry policy says",
   Epoch: "the number of a run: the generation, and how often RabbitMQ has delivered the observer to a service since; a later run has a higher one",
   Held: "slots of observers that RabbitMQ has delivered to a service, and that the service has not given back",
   Incarnation: "the life of a service under one id: from its start until its process ends or loses its session with the broker",

@@ -40,7 +40,7 @@ pub(crate) enum Rollout {
     Resume {
         /// Name (the newest of that name) or id
         name: String,
-        /// Show the progress until the rollout is over or paused; exit 1 unless it has reached its end
+        /// Show the progress until the rollout is over or paused; exit 1 unless all observers are changed
         #[arg(long)]
         wait: bool,
     },
@@ -48,7 +48,7 @@ pub(crate) enum Rollout {
     Revert {
         /// Name (the newest of that name) or id
         name: String,
-        /// Show the progress until the rollout is over or paused; exit 1 unless it has reached its end
+        /// Show the progress until the rollout is over or paused; exit 1 unless all observers are reverted
         #[arg(long)]
         wait: bool,
     },

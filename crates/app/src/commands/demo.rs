@@ -61,7 +61,7 @@ async fn created(client: &Client, server: &str) -> anyhow::Result<String> {
     }
     Ok(format!(
         "\nThe demo created {}. `crashes` fails again and again, `waits` waits for its turn, and `rests` is paused.\nAfter a \
-         kill, `never-twice` starts later than the others, on purpose: its overlap is `forbid`, so it waits until its former run has \
+         kill, `never-twice` starts later than the others, on purpose: its overlap is `forbid`, so it waits until its previous run has \
          certainly ended.",
         counted(count, "observer")
     ))
@@ -87,7 +87,7 @@ See how it is
   everwatch top                          # all of it, live; ? lists the keys
 
 Find out why
-  everwatch observer describe crashes    # its error, its next start, and its runs
+  everwatch observer describe crashes    # its error, its next attempt, and its runs
   everwatch observer logs crashes -f     # what it prints, wherever it runs
   everwatch observer describe waits      # why it does not run
   everwatch doctor                       # problems with the commands that cure them

@@ -77,8 +77,8 @@ impl Killed {
         let to = destinations(it);
         let took = until.since(self.at).as_millis();
         let run = counted_subject(self.held, "observer", ["runs", "run"]);
-        let last = if self.held == 1 { "" } else { "the last one " };
-        format!("its {run} on {to}, {last}since {took} ms after the kill")
+        let last = if self.held == 1 { "it" } else { "the last one" };
+        format!("its {run} on {to}; {last} started {took} ms after the kill")
     }
 }
 
@@ -101,11 +101,11 @@ mod tests {
         let killed = |held| Killed { service: "a".to_owned(), held, at: Timestamp(1000) };
         assert_eq!(
             killed(3).told(Some(&incident(3, Some(1400)))),
-            "its 3 observers run on b (3), the last one since 400 ms after the kill"
+            "its 3 observers run on b (3); the last one started 400 ms after the kill"
         );
         assert_eq!(
             killed(1).told(Some(&incident(1, Some(1005)))),
-            "its 1 observer runs on b (1), since 5 ms after the kill"
+            "its 1 observer runs on b (1); it started 5 ms after the kill"
         );
         let later = "10 s later, 2 of its 3 observers run on other services (see `everwatch status`)";
         assert_eq!(killed(3).told(Some(&incident(2, Some(1400)))), later);

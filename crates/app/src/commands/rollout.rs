@@ -92,13 +92,19 @@ async fn until_over(client: &Client, mut it: api::Rollout, goal: RolloutState) -
     if it.state == goal && failed == 0 {
         return Ok(());
     }
-    let cure = if it.state == RolloutState::Paused {
-        format!(
-            ": correct the cause, then `everwatch rollout resume {0}` or `everwatch rollout revert {0}`",
+    let cure = match it.state {
+        RolloutState::Paused => format!(
+            ": correct the cause, then run `everwatch rollout resume {0}` or `everwatch rollout revert {0}`",
             it.name
-        )
-    } else {
-        String::new()
+        ),
+        _ if failed > 0 => {
+            format!(
+                ", but {} failed: see `everwatch rollout members {}`",
+                counted(failed, "observer"),
+                it.name
+            )
+        }
+        _ => String::new(),
     };
     Err(Failure::Failed(format!("rollout {} is {}{cure}", it.name, it.state)).into())
 }

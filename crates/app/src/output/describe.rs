@@ -151,7 +151,7 @@ const RUNS: View<Run> = View {
         .least_of_name(8),
         Column::<Run>::new("STARTED", |it, _| second(it.started_at)),
         Column::<Run>::new("LASTED", |it, now| age(it.ended_at.unwrap_or(now).since(it.started_at))).right(),
-        Column::<Run>::new("STARTS", |it, _| it.attempts.to_string()).right(),
+        Column::<Run>::new("ATTEMPTS", |it, _| it.attempts.to_string()).right(),
         Column::<Run>::new("GAP BEFORE", |it, _| or_dash(it.gap_ms.map(|ms| gap(ms, it.gap_is_bound))))
             .right(),
         Column::<Run>::new("END", |it, _| or_dash(it.ended.as_ref())).least(6),

@@ -34,7 +34,7 @@ fn sentence(it: &Incident, now: Timestamp, to: &str) -> String {
     let run = counted_subject(it.moved, "observer", ["runs", "run"]);
     let wait = counted_subject(it.waiting, "observer", ["does", "do"]);
     let became = match (it.moved, it.waiting) {
-        (0, 1..) => format!("{wait} not run yet, for {longest}"),
+        (0, 1..) => format!("{wait} not run yet; gap so far {longest}"),
         (_, 0) => format!("{run} on {to}, longest gap {longest}"),
         (_, 1..) => format!("{run} on {to}, {} not yet, longest gap {longest}", it.waiting),
     };
@@ -75,7 +75,7 @@ mod tests {
         );
         assert_eq!(
             incident(&lost(&json!({}), 1), NOW, 120),
-            "service-1 lost 08:12:21: 1 observer does not run yet, for ≤ 1.1 s"
+            "service-1 lost 08:12:21: 1 observer does not run yet; gap so far ≤ 1.1 s"
         );
     }
 

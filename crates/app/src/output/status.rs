@@ -66,13 +66,9 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let severity = it.findings.iter().map(|it| it.severity).max();
     let restarting = count(Health::Restarting);
     let rest = wanted.saturating_sub(running + restarting) + failed;
-    let of_all = |number: u64, verb: &str| {
+    let of_all = |number: u64, [one, many]: [&str; 2]| {
         let all = counted(wanted + failed, "observer");
-        if number == wanted + failed {
-            format!("All observers {verb}.")
-        } else {
-            format!("{number} of {all} {verb}.")
-        }
+        format!("{number} of {all} {}.", if number == 1 { one } else { many })
     };
     let (text, tone) = match (wanted, severity) {
         _ if !it.stats.broker => {
@@ -80,8 +76,12 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
         }
         (_, Some(Severity::Critical)) => ("Something is critical: see the problems.".to_owned(), Tone::Bad),
         (0, _) if failed == 0 => ("No observer is meant to run.".to_owned(), Tone::Plain),
-        _ if rest > 0 => (of_all(rest, "do not run"), Tone::Wait),
-        _ if restarting > 0 => (of_all(restarting, "restart or have restarted recently"), Tone::Wait),
+        _ if rest == wanted + failed => ("No observer runs.".to_owned(), Tone::Wait),
+        _ if rest > 0 => (of_all(rest, ["does not run", "do not run"]), Tone::Wait),
+        _ if restarting > 0 => (
+            of_all(restarting, ["restarts or has restarted recently", "restart or have restarted recently"]),
+            Tone::Wait,
+        ),
         (_, Some(Severity::Warning)) => ("All observers run, but there are warnings.".to_owned(), Tone::Wait),
         _ => ("All observers run.".to_owned(), Tone::Good),
     };

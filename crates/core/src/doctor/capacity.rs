@@ -38,10 +38,9 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
             severity: Severity::Warning,
             subject: format!("pool {pool}"),
             what: format!(
-                "{} for {} of one service: {} of them without a slot",
-                counted(needed, "observer"),
-                counted(taking.capacity(), "slot"),
-                missing(taking)
+                "pool {pool} needs {}, and its active service has {}",
+                counted(needed, "slot"),
+                taking.capacity()
             ),
             why: "one service runs all observers of a single pool; waiting observers do not run".to_owned(),
             cure: "raise the capacity of each service of the pool: `everwatch service capacity NAME SLOTS`"
@@ -52,9 +51,8 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
             severity: Severity::Warning,
             subject: format!("service {}", taking.registration.name),
             what: format!(
-                "losing {} leaves the {} of the single pool {pool} without a service",
-                taking.registration.name,
-                counted(needed, "observer")
+                "losing {} leaves the single pool {pool} without a service",
+                taking.registration.name
             ),
             why: "those observers do not run until the service comes back".to_owned(),
             cure: another,
@@ -64,10 +62,10 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
             severity: Severity::Warning,
             subject: format!("service {}", small.registration.name),
             what: format!(
-                "as the active service of the single pool {pool}, {} has no slot for {} of {}",
+                "as the active service of the single pool {pool}, {} lacks {} of {}",
                 small.registration.name,
                 missing(small),
-                counted(needed, "observer")
+                counted(needed, "slot")
             ),
             why: "the broker chooses the active service, whatever its capacity".to_owned(),
             cure: format!("`everwatch service capacity {} {needed}`", small.registration.name),
@@ -107,12 +105,7 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], needed: u64) -> Option<Finding
             code: "pool-full",
             severity: Severity::Warning,
             subject: format!("pool {pool}"),
-            what: format!(
-                "{} for {}: {} of them without a slot",
-                counted(needed, "observer"),
-                counted(room, "slot"),
-                missing(room)
-            ),
+            what: format!("pool {pool} needs {} and has {room}", counted(needed, "slot")),
             why: "waiting observers do not run, and creates are refused".to_owned(),
             cure: format!(
                 "{}, or raise the capacity of one: `everwatch service capacity NAME SLOTS`",
@@ -124,9 +117,8 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], needed: u64) -> Option<Finding
             severity: Severity::Warning,
             subject: format!("service {name}"),
             what: format!(
-                "losing {name} (it has {size} of {room} slots) leaves {} of the {} of pool {pool} without a slot",
-                missing(room - size),
-                counted(needed, "observer")
+                "losing {name} (it has {size} of {room} slots) leaves pool {pool} {} short of the {needed} that it needs",
+                counted(missing(room - size), "slot")
             ),
             why: "those observers do not run until the service comes back".to_owned(),
             cure: more(missing(room - size)),

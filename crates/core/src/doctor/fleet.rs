@@ -258,7 +258,7 @@ fn waiting(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
                 ("no-service-for-kind", Severity::Critical, what)
             } else if let Some(since) = refused {
                 let what = format!(
-                    "{waiting}; services have refused for {}",
+                    "{waiting}; services have been refusing for {}",
                     show(Duration::from_secs(now.since(since).as_secs()))
                 );
                 ("refused", Severity::Warning, what)
@@ -270,7 +270,8 @@ fn waiting(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
                 severity,
                 subject: format!("pool {pool}"),
                 what,
-                why: "they do not run; refused observers fail after `[manager] refused_max`".to_owned(),
+                why: "waiting observers do not run; refused observers fail after `[manager] refused_max`"
+                    .to_owned(),
                 cure: format!(
                     "start a service that offers kind {kind} with `[service] pool = \"{pool}\"`, or \
                  `everwatch observer move {first} --pool POOL`"

@@ -149,7 +149,7 @@ pub(crate) async fn delete(
         LimitDeleted::Missing => Err(missing(&key)),
         LimitDeleted::InUse(count) => {
             let detail = format!(
-                "{} a key that only limit {key} applies to; take the key out of their limits, or delete them",
+                "{} a key that only limit {key} covers: remove the key from their limits, or delete them",
                 counted_subject(count, "observer", ["names", "name"])
             );
             Err(Problem::new(Code::LimitInUse, detail))

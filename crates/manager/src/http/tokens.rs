@@ -103,7 +103,7 @@ pub(crate) async fn create(
     let lives = lifetime(&manager, expires_in.as_deref())?;
     let first = !manager.accounts.require_token();
     if first && namespace.is_some() && role.rights().permits(Verb::TokensWrite, Target::Deployment) {
-        let detail = "is not for the first token, which must be valid in all namespaces: leave it out";
+        let detail = "must be absent: the first token must be valid in all namespaces";
         return Err(wrong("/namespace", detail));
     }
     if first && !rights.permits(Verb::TokensWrite, Target::Deployment) {

@@ -30,7 +30,7 @@ fn each_standby_of_a_single_pool_needs_a_slot_for_every_observer() {
     let small = diagnosed(pool(&[10, 10, 9], 10, 10)).remove(0);
     assert_eq!(small.cure, "`everwatch service capacity s3 10`");
     let full = diagnosed(pool(&[10, 20, 30], 10, 11)).remove(0);
-    assert_eq!(full.what, "11 observers for 10 slots of one service: 1 of them without a slot");
+    assert_eq!(full.what, "pool default needs 11 slots, and its active service has 10");
 }
 
 #[test]
