@@ -97,7 +97,7 @@ async fn a_crash_loop_has_its_own_mark_in_every_view() {
     cluster.api.create(json!({"name": "loops", "kind": "exec", "spec": spec, "retry": retry})).await;
     let page = Browser::open(&cluster.api.url).await;
     page.until_text("h1", "1 of 2 observers run").await;
-    page.until_text(".hero", "1 restarting after errors").await;
+    page.until_text(".hero", "1 restarting").await;
     page.until(
         "its tile",
         "document.querySelector('.legend a[data-status=restarting] strong').textContent === '1'",

@@ -55,7 +55,7 @@ function nextFailure(pools) {
 function standing({ stats, pools }) {
   if (able(stats) === 0) return ["No service is active: no observer can run."];
   const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = countOf(stats, "waiting");
-  const parts = [health.restarting ? `${number(health.restarting)} restarting after errors` : null, waiting ? `${number(waiting)} waiting` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
+  const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting ? `${number(waiting)} waiting` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
   const room = `${number(Math.max(stats.capacity - stats.held, 0))} of ${counted(stats.capacity, "slot")} free on ${counted(stats.services.active ?? 0, "active service")}`;
   return [...parts, room, nextFailure(pools)].filter(Boolean);
 }

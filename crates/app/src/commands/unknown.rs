@@ -26,6 +26,8 @@ struct Known {
     namespace: Option<String>,
 }
 
+/// The namespace of names if neither the command nor the token has one.
+const DEFAULT_NAMESPACE: &str = "default";
 /// The lists of objects by whose names users name them.
 pub(super) const OBSERVERS: &str = "/v1/observers?limit=1000";
 pub(super) const SERVICES: &str = "/v1/services?limit=1000";
@@ -51,8 +53,10 @@ pub(super) async fn hinted<T>(
     }
     let known = client.read::<Listed<Known>>(list).await.map_or_else(|_| Vec::new(), |known| known.items);
     let text = failure.to_string();
-    let elsewhere = known.iter().find(|it| it.name == name).and_then(|it| it.namespace.as_deref());
-    if let Some(namespace) = elsewhere {
+    let namesakes: Vec<&str> =
+        known.iter().filter(|it| it.name == name).filter_map(|it| it.namespace.as_deref()).collect();
+    let own = client.namespace().unwrap_or(DEFAULT_NAMESPACE);
+    if let Some(namespace) = namesakes.first().filter(|_| !namesakes.contains(&own)) {
         return Err(failure
             .replaced(format!("{text}; namespace {namespace} has one: add `-n {namespace}`"))
             .into());

@@ -35,7 +35,9 @@ pub(crate) const OBSERVERS: View<Observer> = View {
         Column::<Observer>::new("RUNS FOR", |it, now| or_dash(running_for(it, now))).right().moving().wide(),
         Column::<Observer>::new("LABELS", |it, _| or_dash(Some(labels(&it.labels)))).least(8).wide(),
         Column::<Observer>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
-        Column::<Observer>::new("CODE", |it, _| or_dash(it.reason_code.map(ReasonCode::as_str))).wide(),
+        Column::<Observer>::new("CODE", |it, _| or_dash(it.reason_code.map(ReasonCode::as_str)))
+            .least(10)
+            .wide(),
         // Behind the columns that are always shown, so that those keep their places for scripts.
         Column::<Observer>::new("NAMESPACE", |it, _| it.namespace.clone()).varied(),
         Column::<Observer>::new("REASON", |it, _| reason(it)).least(22),

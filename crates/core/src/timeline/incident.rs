@@ -8,6 +8,9 @@ use std::time::Duration;
 
 /// A gap that begins later than this after the last start of an incident belongs to another incident.
 pub(super) const QUIET: Duration = Duration::from_secs(30);
+/// As [`QUIET`], for a gap that no handover explains after an incident of handovers: a service that is lost soon after an observer was
+/// moved from it is another incident.
+const QUIET_AFTER_HANDOVER: Duration = Duration::from_secs(5);
 /// The maximum number of incidents in a timeline, which drops the oldest first.
 pub const INCIDENTS_MAX: usize = 1000;
 /// Gaps below this time, in ms, are counted exactly, by the millisecond.
@@ -142,9 +145,11 @@ impl Incident {
         }
     }
 
-    /// Whether a gap of an observer of its service that begins at this time belongs to it.
-    pub(super) fn has(&self, from: ServiceId, since: Timestamp) -> bool {
-        self.from == from && self.until.plus(QUIET) >= since
+    /// Whether a gap of an observer of its service that begins at this time, with this cause, belongs to it.
+    pub(super) fn has(&self, from: ServiceId, since: Timestamp, cause: Cause) -> bool {
+        let explained = matches!(cause, Cause::HandedOver | Cause::Stopped);
+        let quiet = if self.cause == Cause::HandedOver && !explained { QUIET_AFTER_HANDOVER } else { QUIET };
+        self.from == from && self.until.plus(quiet) >= since
     }
 }
 
@@ -159,7 +164,7 @@ impl Incidents {
 
     pub(super) fn add(&mut self, at: Timestamp, (from_name, to): (String, &str), moved: Moved, cause: Cause) {
         let since = at.minus(moved.gap);
-        if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(moved.from, since)) {
+        if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(moved.from, since, cause)) {
             return it.add(at, to, moved, cause);
         }
         let mut it = Incident::opened((moved.from, from_name), cause, since);
@@ -173,14 +178,14 @@ impl Incidents {
     /// The end of a service explains the moves from it that have just happened: observers start elsewhere before a manager
     /// concludes that their service is lost.
     pub(super) fn explain(&mut self, service: ServiceId, at: Timestamp, cause: Cause) {
-        if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(service, at)) {
+        if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(service, at, cause)) {
             it.cause = cause;
         }
     }
 
     /// A service has handed over an observer that had started elsewhere before this was known.
     pub(super) fn handed_over(&mut self, service: ServiceId, at: Timestamp) {
-        let known = self.0.iter_mut().rev().find(|it| it.has(service, at));
+        let known = self.0.iter_mut().rev().find(|it| it.has(service, at, Cause::HandedOver));
         if let Some(it) = known.filter(|it| it.cause == Cause::Unknown) {
             it.cause = Cause::HandedOver;
         }

@@ -267,10 +267,10 @@ impl Timeline {
             if waiting == 0 {
                 continue;
             }
-            let known = all.iter().rposition(|it| it.has(*id, since));
+            let cause = it.ended.map_or(Cause::HandedOver, |(_, cause)| cause);
+            let known = all.iter().rposition(|it| it.has(*id, since, cause));
             let place = known.unwrap_or_else(|| {
                 let name = it.name.clone().unwrap_or_else(|| id.to_string());
-                let cause = it.ended.map_or(Cause::HandedOver, |(_, cause)| cause);
                 all.push(Incident::opened((*id, name), cause, since));
                 all.len() - 1
             });

@@ -223,6 +223,27 @@ fn a_later_move_of_the_same_service_is_another_incident() {
 }
 
 #[test]
+fn a_service_that_is_lost_after_an_observer_was_moved_from_it_is_another_incident() {
+    let moved_then_lost = |lost_at: i64| {
+        let mut line = Timeline::new(at(0));
+        registered(&mut line, 10, 1, "a");
+        registered(&mut line, 10, 2, "b");
+        for number in 1..=3 {
+            started(&mut line, 20, run(number, 1, 1), None);
+        }
+        ended(&mut line, 100, run(1, 1, 1), true);
+        started(&mut line, 100, run(1, 2, 2), Some((1, 0, 0)));
+        started(&mut line, lost_at + 1, run(2, 2, 2), Some((1, 1000, 0)));
+        gone(&mut line, lost_at + 2, 1, "a", true);
+        started(&mut line, lost_at + 3, run(3, 2, 2), Some((1, 3000, 0)));
+        incidents(&line, 200)
+    };
+    let expected = ["a HandedOver 100-100 moved 1 gap 0 ms", "a Lost 111-114 moved 2 gap 3000 ms"];
+    assert_eq!(moved_then_lost(111), expected);
+    assert_eq!(moved_then_lost(104), ["a Lost 100-107 moved 3 gap 3000 ms"], "too close to be told apart");
+}
+
+#[test]
 fn what_a_service_held_before_the_first_event_follows_from_ends_and_from_rows() {
     let mut line = Timeline::new(at(50));
     line.name(service(1), "a");
