@@ -175,7 +175,7 @@ async fn a_service_that_is_too_big_to_lose_is_found_and_another_one_cures_it() {
     cluster.service("small", 5).await;
     create(&cluster, 15).await;
     let found = until_found(&cluster, "too-big-to-lose", "service big").await;
-    assert!(found.what.contains("10 of the 15 observers"), "{found:?}");
+    assert!(found.what.contains("10 slots short of the 15"), "{found:?}");
     assert!(found.cure.contains("at least 10 slots"), "{found:?}");
     cluster.service("more", 10).await;
     until_cured(&cluster, "too-big-to-lose", "").await;
