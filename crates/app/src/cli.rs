@@ -79,9 +79,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a manager and three services in one process, without a broker
+    /// Run a manager and services in one process, without RabbitMQ
     ///
-    /// The broker runs in this process too, and SQLite stores the state in a temporary folder.
+    /// Unless you name others, the broker runs in this process, and SQLite stores the state in a temporary folder.
     Dev {
         #[command(flatten)]
         options: everwatch::dev::Options,

@@ -28,6 +28,7 @@ mod namespace;
 mod new;
 mod observer;
 mod operations;
+mod progress;
 mod rate;
 mod roles;
 mod rollout;

@@ -95,7 +95,7 @@ pub(crate) struct Start {
     /// What to do when an observer fails
     #[arg(long, default_value = "pause", value_parser = ["pause", "revert"])]
     pub(crate) on_failure: String,
-    /// Show which observers the rollout would change, after the manager has checked the request, and start nothing
+    /// Have the manager check the request, and show how many observers would change; start nothing
     #[arg(long, conflicts_with = "wait")]
     pub(crate) dry_run: bool,
     /// Show the progress until the rollout is over or paused; exit 1 unless all observers are changed

@@ -2,11 +2,12 @@
 
 use super::Cli;
 use super::groups::grouped;
+use crate::output::{colours_wanted, print};
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory as _, Error, FromArgMatches as _};
 use everwatch_core::spelling::nearest;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 /// Messages of the standard library about values, and what the user reads instead.
 const VALUES: [(&str, &str); 4] = [
@@ -68,15 +69,13 @@ fn help_with(error: &Error, command: Command) -> ! {
     if error.use_stderr() {
         eprint!("{}", coloured(&help, std::io::stderr().is_terminal()));
     } else {
-        // The reader may have seen enough.
-        let _broken_pipe = write!(std::io::stdout(), "{}", coloured(&help, std::io::stdout().is_terminal()));
+        print(coloured(&help, std::io::stdout().is_terminal()).trim_end());
     }
     std::process::exit(error.exit_code())
 }
 
 fn coloured(text: &StyledStr, is_terminal: bool) -> String {
-    let is_coloured = is_terminal && std::env::var_os("NO_COLOR").is_none();
-    if is_coloured { text.ansi().to_string() } else { text.to_string() }
+    if is_terminal && colours_wanted() { text.ansi().to_string() } else { text.to_string() }
 }
 
 fn explained(mut error: Error, command: &Command, first: Option<&str>) -> Error {
@@ -91,7 +90,7 @@ fn explained(mut error: Error, command: &Command, first: Option<&str>) -> Error 
                 "name observers, or select them with a filter such as -l team=prices or --pool default";
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(advice)]));
         }
-        // The tip to write `-- -x` helps nobody: names begin with no dash.
+        // clap suggests `-- -x` for a name that begins with a dash. No name does.
         ErrorKind::UnknownArgument => {
             error.remove(ContextKind::Suggested);
         }

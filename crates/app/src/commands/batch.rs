@@ -1,7 +1,7 @@
 //! `everwatch batch …`
 
-use super::operations;
 use super::unknown::hinted;
+use super::{operations, progress};
 use crate::cli::{Batch, CreateBatch, OutputArgs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
@@ -15,7 +15,6 @@ use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::Duration;
 
 /// How many failed members a description shows.
 const TOLD: usize = 15;
@@ -23,8 +22,6 @@ const TOLD: usize = 15;
 const PAGE: usize = 1000;
 /// The list of batches, as long as managers make it.
 const BATCHES_OF_ALL: &str = "/v1/batches?limit=200";
-/// The interval between two looks at the progress.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Batch) -> anyhow::Result<()> {
@@ -89,16 +86,9 @@ async fn create(client: &Client, asked: CreateBatch) -> anyhow::Result<()> {
     let sent = client.create::<api::Batch>("/v1/batches", asked.key.as_deref(), &body).await;
     let mut it = sent.map_err(|error| in_flags_or_file(error, &flags, &asked.file))?;
     print(&told(&it));
-    let path = path(&it.id.to_string());
-    let mut shown = told(&it);
-    while asked.wait && !it.state.is_over() {
-        tokio::time::sleep(LOOK_EVERY).await;
-        it = client.read(&path).await?;
-        let now = told(&it);
-        if now != shown {
-            print(&now);
-            shown = now;
-        }
+    if asked.wait {
+        let path = path(&it.id.to_string());
+        it = progress::follow(client, &path, it, (told, |it: &api::Batch| it.state.is_over())).await?;
     }
     let failed = it.counts.get(&Status::Failed).copied().unwrap_or(0);
     if asked.wait && (failed > 0 || it.state != BatchState::Completed) {

@@ -1,8 +1,8 @@
 //! `everwatch rollout …`
 
 use super::observer::read_json;
-use super::operations;
 use super::unknown::{Named, explained, hinted};
+use super::{operations, progress};
 use crate::cli::{OutputArgs, Rollout, Start};
 use crate::client::{Client, Failure};
 use crate::item::Item;
@@ -14,12 +14,9 @@ use everwatch_core::rollout::{MemberState, RolloutState};
 use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
-use std::time::Duration;
 
 /// How many members a description shows.
 const TOLD: usize = 15;
-/// The interval between two looks at the progress.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The most members of one page.
 const PAGE: usize = 1000;
 /// The list of rollouts, as long as managers make it.
@@ -76,18 +73,10 @@ async fn order(client: &Client, name: &str, verb: &str) -> anyhow::Result<api::R
 }
 
 /// Prints the progress until managers take no further step.
-async fn until_over(client: &Client, mut it: api::Rollout, goal: RolloutState) -> anyhow::Result<()> {
+async fn until_over(client: &Client, it: api::Rollout, goal: RolloutState) -> anyhow::Result<()> {
+    let is_over = |it: &api::Rollout| it.state.is_over() || it.state == RolloutState::Paused;
     let path = path(&it.id.to_string());
-    let mut shown = told(&it);
-    while !it.state.is_over() && it.state != RolloutState::Paused {
-        tokio::time::sleep(LOOK_EVERY).await;
-        it = client.read(&path).await?;
-        let now = told(&it);
-        if now != shown {
-            print(&now);
-            shown = now;
-        }
-    }
+    let it = progress::follow(client, &path, it, (told, is_over)).await?;
     let failed = it.counts.get(&MemberState::Failed).copied().unwrap_or(0);
     if it.state == goal && failed == 0 {
         return Ok(());

@@ -5,15 +5,13 @@ use crate::cli::Timeline as Asked;
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{
-    self, BOUND, Head, INCIDENTS, INCIDENTS_SHORT, Output, Picture, TerminalStyle, note, print, second,
+    self, BOUND, Head, INCIDENTS, INCIDENTS_SHORT, INCIDENTS_WIDTH, Output, Picture, TerminalStyle, note,
+    print, second,
 };
 use everwatch_api::Timeline;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::timeline::KEPT;
 use std::time::Duration;
-
-/// The width from which incidents are shown with all columns.
-const INCIDENTS_WIDTH: usize = 98;
 
 /// By how much the clock of the manager may differ from the clock here.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);

@@ -44,7 +44,7 @@ pub(crate) fn second(then: Timestamp) -> String {
     whole.split_once('.').map_or_else(|| whole.clone(), |(secs, _)| format!("{secs}Z"))
 }
 
-/// A text whose moments are to the second.
+/// The text, with the milliseconds removed from its times.
 pub(super) fn without_millis(text: &str) -> String {
     let is_millis = |it: &str| {
         it.len() >= 4 && it.as_bytes()[3] == b'Z' && it.bytes().take(3).all(|it| it.is_ascii_digit())

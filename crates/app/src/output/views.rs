@@ -382,6 +382,9 @@ pub(crate) const INCIDENTS: View<Incident> = View {
     ],
 };
 
+/// The width from which incidents are shown with all columns.
+pub(crate) const INCIDENTS_WIDTH: usize = 98;
+
 /// Incidents of the last 24 hours.
 pub(crate) const INCIDENTS_OF_DAY: View<Incident> = View {
     columns: &[TIME, FROM, CAUSE, MOVED, WAITING, GAP_P50, GAP_P99, GAP_MAX, OVERLAP, TO],

@@ -50,7 +50,7 @@ fn each(all: &str, known: impl Fn(&str) -> Result<&'static str, String>) -> Resu
     Ok(all.split(',').map(known).collect::<Result<Vec<_>, _>>()?.join(","))
 }
 
-/// There are so many reason codes that only a similar one is named, if there is one.
+/// The error suggests a similar reason code instead of listing all of them: the list does not fit the line.
 fn reason(word: &str) -> Result<ReasonCode, String> {
     word.parse().map_err(|told| match nearest(word, ReasonCode::ALL.iter().map(|code| code.as_str())) {
         Some(near) => format!("`{word}` is not a reason code; did you mean {near}?"),

@@ -11,8 +11,8 @@ use crate::answers::{Action, Order};
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::{
-    INCIDENTS_OF_DAY, INCIDENTS_SHORT, Lines, OutputArgs, Picture, TerminalStyle, Tone, TonedLine, cut,
-    second,
+    INCIDENTS_OF_DAY, INCIDENTS_SHORT, INCIDENTS_WIDTH, Lines, OutputArgs, Picture, TerminalStyle, Tone,
+    TonedLine, cut, second,
 };
 use crate::requests::{described_observer, described_service, path as path_of, service_path};
 use everwatch_api as api;
@@ -27,8 +27,6 @@ use unicode_width::UnicodeWidthStr as _;
 
 /// A manager that takes longer to answer counts as unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// The width from which all columns of incidents fit.
-const INCIDENTS_WIDTH: usize = 98;
 
 /// The most services that may vanish between two loads and are looked at.
 const VANISHED_MAX: usize = 20;
