@@ -25,10 +25,10 @@ async fn lines_come_live_and_go_on_after_a_kill() {
     .await;
     cluster.service("b", 10).await;
     cluster.kill("a");
-    page.until_text(".logs [data-stream=note]:last-of-type, .logs", "moved to service b").await;
+    page.until_text(".logs [data-stream=note]:last-of-type, .logs", "moved to b").await;
     page.until(
         "lines of b after that",
-        "document.querySelector('.logs').innerText.split('moved to service b')[1]?.includes('line 3')",
+        "document.querySelector('.logs').innerText.split('moved to b')[1]?.includes('line 3')",
     )
     .await;
     page.screenshot("logs").await;

@@ -53,7 +53,7 @@ impl World {
                     touched.names.insert(name);
                 }
                 3 => {
-                    self.insist("POST", &format!("/v1/observers/{name}/move"), None, &[200, 202]).await;
+                    self.insist("POST", &format!("/v1/observers/{name}/move"), None, &[200, 202, 409]).await;
                     // The service of the observer takes no messages for a moment, so others may move too.
                     touched.all = true;
                 }

@@ -156,11 +156,11 @@ async fn kill_and_follow(what: &str, mut cluster: Cluster) {
     cluster.service("b", 10).await;
     cluster.kill("a");
     let of_b = |said: &str| {
-        let moved = said.split_once("— moved to service b (epoch 1.");
+        let moved = said.split_once("— moved to b (epoch 1.");
         moved.is_some_and(|(_, after)| after.lines().count() > 12)
     };
     let said = following.until("lines of b", of_b).await;
-    let (before, after) = said.split_once("— moved to service b").unwrap();
+    let (before, after) = said.split_once("— moved to b").unwrap();
     let lines = (before.matches(" stdout ").count(), before.matches(&format!(" {epoch} ")).count());
     assert!(lines.0 == lines.1 && !after.contains(&format!(" {epoch} ")), "{what}: {said}");
     assert_whole(what, after);
@@ -174,11 +174,11 @@ async fn kill_and_follow(what: &str, mut cluster: Cluster) {
         after.lines().filter(|line| line.contains(" stdout ")).count() > 5
     };
     let said = following.until("lines after the manager's return", goes_on).await;
-    let (_, after) = said.split_once("— moved to service b").unwrap();
+    let (_, after) = said.split_once("— moved to b").unwrap();
     assert_whole(what, after);
 
     api.call("DELETE", "/v1/observers/counts?wait=20s", None).await;
-    following.until("the end", |said| said.ends_with("— the observer is Deleted and does not run —\n")).await;
+    following.until("the end", |said| said.ends_with("— the observer is deleted and does not run —\n")).await;
 }
 
 /// Checks that every line of the run appears exactly once, starting with the first.

@@ -32,7 +32,7 @@ pub use self::logs::{LogLine, LogNote, Logs};
 pub use self::namespaces::{Namespace, NamespaceSettings, QuotaUse, Quotas};
 pub use self::observer::{Desired, Observer, Outcome, Outcomes};
 pub use self::operations::{Operation, OperationType};
-pub use self::ops::{Finding, Health, ParkedMessage, SafeMode, Stats, Version};
+pub use self::ops::{Finding, Health, ObserverCounts, ParkedMessage, SafeMode, Stats, Version};
 pub use self::rate::{Rate, RateSettings};
 pub use self::rebalance::{PoolBalance, Rebalance, ServiceBalance};
 pub use self::rollouts::{NewRollout, Rollout, RolloutMember, RolloutSelector};
@@ -58,6 +58,9 @@ pub struct ServiceName {
 pub struct NamedThing {
     pub id: Uuid,
     pub name: String,
+    /// Only of an observer in an event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
 }
 
 /// One page of a list.

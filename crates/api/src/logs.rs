@@ -44,6 +44,6 @@ pub struct Logs {
 /// A note to a follower between lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogNote {
-    #[schema(example = "moved to service b (epoch 3.2)")]
+    #[schema(example = "moved to b (epoch 3.2)")]
     pub text: String,
 }

@@ -15,12 +15,26 @@ pub struct Stats {
     /// Observers by health; observers that are not meant to run have none.
     #[serde(default)]
     pub health: BTreeMap<String, u64>,
+    /// Observers that wait for a place of a limit, among those with the health `waiting`.
+    #[serde(default)]
+    pub behind_limits: u64,
     /// Living services by state.
     pub services: BTreeMap<String, u64>,
     pub capacity: u32,
     pub held: u32,
     /// Whether the broker is connected.
     pub broker: bool,
+}
+
+/// The number of observers that match a filter.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct ObserverCounts {
+    /// All of them, but deleted ones.
+    pub total: u64,
+    /// By status.
+    pub observers: BTreeMap<String, u64>,
+    /// By health; observers that are not meant to run have none.
+    pub health: BTreeMap<String, u64>,
 }
 
 /// The switch that stops conclusions from silence.

@@ -150,7 +150,10 @@ pub(crate) enum Command {
     /// Delete the stored token of a manager
     Logout,
     /// Show who you are for the manager, and what you may do
-    Whoami,
+    Whoami {
+        #[command(flatten)]
+        shown: OutputArgs,
+    },
     /// Manage tokens, which authenticate clients of the API
     #[command(subcommand, aliases = ["tokens"])]
     Token(Token),

@@ -92,7 +92,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Rate(verb) => server().and_then(|server| rate::run(&server, verb)),
         Command::Login(arguments) => server().and_then(|server| access::login(&server, arguments)),
         Command::Logout => server().and_then(|server| access::logout(&server)),
-        Command::Whoami => server().and_then(|server| access::whoami(&server)),
+        Command::Whoami { shown } => server().and_then(|server| access::whoami(&server, &shown)),
         Command::Token(verb) => server().and_then(|server| access::tokens(&server, verb)),
         Command::Role(verb) => server().and_then(|server| access::roles(&server, verb)),
         Command::Audit(verb) => server().and_then(|server| access::audit(&server, verb)),

@@ -11,6 +11,8 @@ use tokio::time::{sleep, timeout};
 
 /// The reload interval while there is no event stream, and for changes without events, such as heartbeats.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The reload interval in the seconds after a change that moves observers.
+pub(crate) const LOOK_SOON: Duration = Duration::from_millis(500);
 /// Events within this time cause only one reload.
 pub(crate) const GATHER: Duration = Duration::from_millis(250);
 /// The stream counts as lost after this silence. The manager sends at least a keep-alive every 15 s.

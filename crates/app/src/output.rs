@@ -5,6 +5,7 @@ mod describe;
 mod form;
 mod incident;
 mod json_path;
+mod prose;
 mod status;
 mod table;
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub(crate) use describe::{
 };
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use incident::{destinations, incident};
+pub(crate) use prose::prose;
 pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Least, Lines, Tone, View, cut, shrink};
 pub(crate) use timeline::{Head, Picture, TonedLine};

@@ -85,6 +85,8 @@ pub struct ManagerFacts {
     pub database: Option<DatabaseLink>,
     /// Age of the newest watermark that it has read from the state queue that lags most.
     pub state_lag: Duration,
+    /// How long it waits for a service that takes an observer which services refuse.
+    pub refused_max: Duration,
     /// Events that it failed to store.
     pub lost_events: u64,
     /// Its host's clock minus the database's, in ms.

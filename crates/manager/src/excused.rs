@@ -23,6 +23,11 @@ impl Excused {
         }
     }
 
+    /// Whether a person killed this service.
+    pub(crate) fn contains(&self, service: ServiceId) -> bool {
+        lock(&self.0).contains(&service)
+    }
+
     /// Removes these services from the killed ones.
     pub(crate) fn forgive(&self, killed: &mut BTreeMap<ServiceId, Killed>) {
         for service in &*lock(&self.0) {
@@ -47,6 +52,7 @@ mod tests {
         let excused = Excused::default();
         excused.clone().add(id(1));
         excused.forgive(&mut killed);
+        assert!(excused.contains(id(1)) && !excused.contains(id(2)));
         assert_eq!(killed.into_keys().collect::<Vec<_>>(), [id(2)]);
         for number in 10..2000 {
             excused.add(id(number));

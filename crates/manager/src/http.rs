@@ -27,6 +27,7 @@ mod maintenance;
 pub(crate) mod metrics;
 mod moving;
 mod namespaces;
+mod observer_counts;
 mod observers;
 mod operations;
 mod ops;
@@ -123,6 +124,7 @@ struct Api {
 static API: LazyLock<Api> = LazyLock::new(|| {
     let (api, mut document) = OpenApiRouter::new()
         .routes(routes!(observers::create, observers::list, bulk::delete))
+        .routes(routes!(observer_counts::count))
         .routes(routes!(bulk::pause))
         .routes(routes!(bulk::resume))
         .routes(routes!(bulk::restart))

@@ -1,9 +1,10 @@
 //! Events, numbered in the order in which they were stored.
 
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{ObserverId, ServiceId};
+use everwatch_core::id::{Namespace, ObserverId, ServiceId};
 use everwatch_core::record::bursts::Burst;
 use everwatch_core::record::events::EventKind;
+use everwatch_core::record::row::Row;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -12,6 +13,24 @@ use uuid::Uuid;
 pub struct Named {
     pub id: Uuid,
     pub name: String,
+    /// Only of an observer outside of the default namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Namespace>,
+}
+
+impl Named {
+    /// An observer as it is defined now.
+    #[must_use]
+    pub fn observer(row: &Row) -> Self {
+        let definition = &row.definition;
+        let namespace = Some(definition.namespace.clone()).filter(|it| !it.is_default());
+        Self { id: row.id.0, name: definition.name.to_string(), namespace }
+    }
+
+    #[must_use]
+    pub fn service(id: ServiceId, name: impl Into<String>) -> Self {
+        Self { id: id.0, name: name.into(), namespace: None }
+    }
 }
 
 /// The user of a request, as far as the request identifies the user. Without authentication, `who` is only a

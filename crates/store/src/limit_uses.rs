@@ -1,8 +1,10 @@
 //! How observers count towards limits, as the databases store it, and which keys a save has freed. Shared by both
 //! databases and the store in memory.
 
+use crate::columns;
 use crate::port::{Change, LimitUse, StoreError};
 use everwatch_core::capacity::limits::{KeyCount, KeyCounts, Limit, limit_of};
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{LimitKey, LimitPattern, Name, ObserverId, Pool};
 use everwatch_core::record::row::{Row, Use};
@@ -178,10 +180,10 @@ pub(crate) fn shown((id, name): (Uuid, String)) -> Result<LimitUse, StoreError> 
 }
 
 /// Numbers by pool.
-pub(crate) fn by_pool(numbers: Vec<(String, i64)>) -> Result<BTreeMap<Pool, u64>, StoreError> {
-    let read = |(pool, number): (String, i64)| {
+pub(crate) fn by_pool(loads: Vec<(String, i64, i64)>) -> Result<BTreeMap<Pool, Load>, StoreError> {
+    let read = |(pool, number, weight): (String, i64, i64)| {
         let pool = Pool::new(&pool).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        Ok((pool, crate::columns::number(number)))
+        Ok((pool, Load { number: columns::number(number), weight: columns::number(weight) }))
     };
-    numbers.into_iter().map(read).collect()
+    loads.into_iter().map(read).collect()
 }

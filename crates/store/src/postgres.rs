@@ -28,6 +28,7 @@ use everwatch_core::capacity::admission::{PoolOffers, Selection};
 use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::capacity::preemption::{Look, Preempted};
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{
@@ -243,7 +244,7 @@ impl Limits for PgStore {
     ) -> Result<Vec<LimitUse>, StoreError> {
         limits::users(&self.pool, (key, waits), most).await
     }
-    async fn behind_limits(&self) -> Result<BTreeMap<Pool, u64>, StoreError> {
+    async fn behind_limits(&self) -> Result<BTreeMap<Pool, Load>, StoreError> {
         limits::behind(&self.pool).await
     }
     async fn limit_count(&self) -> Result<u64, StoreError> {

@@ -28,6 +28,7 @@ use everwatch_core::capacity::admission::{PoolOffers, Selection};
 use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::capacity::preemption::{Look, Preempted};
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::doctor::Schema;
 use everwatch_core::id::{
@@ -298,7 +299,7 @@ impl Limits for SqliteStore {
     ) -> Result<Vec<LimitUse>, StoreError> {
         limits::users(&self.readers, (key, waits), most).await
     }
-    async fn behind_limits(&self) -> Result<BTreeMap<Pool, u64>, StoreError> {
+    async fn behind_limits(&self) -> Result<BTreeMap<Pool, Load>, StoreError> {
         limits::behind(&self.readers).await
     }
     async fn limit_count(&self) -> Result<u64, StoreError> {

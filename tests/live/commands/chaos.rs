@@ -3,6 +3,7 @@
 
 use everwatch_api::{Event, Run, Service};
 use everwatch_core::clock;
+use everwatch_core::record::health::Health;
 use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::{everwatch, free_address};
@@ -113,7 +114,7 @@ async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives(
 
 /// A user who tries out failover kills the service of the same observer again and again.
 #[tokio::test]
-async fn kills_by_hand_quarantine_nothing() {
+async fn kills_by_hand_count_against_no_observer_and_no_host() {
     let mut program = Command::new(everwatch());
     program.env("EVERWATCH_MANAGER__QUARANTINE_AFTER", "2");
     let dev = Dev::start_by(program, &free_address(), (3, 10)).await;
@@ -127,7 +128,12 @@ async fn kills_by_hand_quarantine_nothing() {
             said.contains("its 1 observer runs on service-") && !said.contains(&format!("on {holder} ")),
             "{said}"
         );
-        assert_ne!(dev.api.observer("tick").await.service.unwrap().name, holder, "{said}");
+        let it = dev.api.observer("tick").await;
+        assert_ne!(it.service.unwrap().name, holder, "{said}");
+        assert_eq!(it.health, Some(Health::Running), "{said}");
+        let found = dev.api.get("/v1/doctor").await;
+        let blames = |it: &&Value| it["code"] == "crash-loop" || it["code"] == "service-lost";
+        assert_eq!(found["items"].as_array().unwrap().iter().find(blames), None);
         let again = |it: &Service| it.state == ServiceState::Active;
         dev.api.until_service(&holder, again).await;
     }

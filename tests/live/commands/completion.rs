@@ -22,7 +22,7 @@ fn candidates(dev: &Dev, environment: &[(&str, &str)], words: &[&str]) -> Vec<St
 async fn names_of_the_manager_are_completed() {
     let dev = Dev::start(2, 5).await;
     for name in ["prices-nyse", "prices-xetra", "news"] {
-        dev.api.create(json!({"name": name, "kind": "ticker"})).await;
+        dev.api.create(json!({"name": name, "kind": "ticker", "labels": {"app": "prices"}})).await;
     }
     let of = |words: &[&str]| candidates(&dev, &[], words);
     assert_eq!(of(&["observer", "get", "pri"]), ["prices-nyse", "prices-xetra"]);
@@ -38,6 +38,9 @@ async fn names_of_the_manager_are_completed() {
     assert_eq!(of(&["pool", "describe", "d"]), ["default"]);
     assert_eq!(of(&["kind", "describe", "web"]), ["websocket"]);
     assert_eq!(of(&["observer", "list", "-o", "js"]), ["json", "jsonpath="]);
+    assert_eq!(of(&["observer", "list", "--health", "waiting,m"]), ["waiting,moving"]);
+    assert_eq!(of(&["observer", "list", "--reason", "pool"]), ["pool-is-full"]);
+    assert_eq!(of(&["observer", "list", "-l", "app"]), ["app=prices"]);
     assert_eq!(of(&["observer", "desc"]), ["describe"]);
     // What the line names counts: this namespace has no observers, and nothing listens there.
     assert_eq!(of(&["-n", "other", "observer", "get", "pri"]), [""; 0]);

@@ -31,6 +31,11 @@ async fn a_program_that_ends_or_is_not_ready_does_not_run() {
             "{name}: {ended:?} {said}{beside}"
         );
     }
+    let (_, _, beside) = dev.run("observer wait missing --for health=running --timeout 1s");
+    assert!(
+        beside.contains("/no/such/program could not be started: No such file or directory"),
+        "the helper's exit code alone names no cause: {beside}"
+    );
     assert_eq!(
         dev.run("observer wait runs --for health=running"),
         (Some(0), "observer runs is Processing (running)\n".to_owned(), String::new())

@@ -85,8 +85,11 @@ pub(crate) struct Create {
     /// Create it paused
     #[arg(long)]
     pub(crate) paused: bool,
+    /// Check the definition, and create nothing; free slots and quotas are not checked
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Wait at most this long until the observer runs
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "paused")]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["paused", "dry_run"])]
     pub(crate) wait: Option<Duration>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::operations::{list, number_of_listed};
 use super::unknown::hinted;
-use crate::cli::{AccessRole as Role, Audit, Context, Login, Token};
+use crate::cli::{AccessRole as Role, Audit, Context, Login, OutputArgs, Token};
 use crate::client::{Client, Failure};
 use crate::contexts::{Contexts, Known};
 use crate::item::Item;
@@ -132,9 +132,13 @@ pub(crate) async fn audit(server: &str, verb: Audit) -> anyhow::Result<()> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-pub(crate) async fn whoami(server: &str) -> anyhow::Result<()> {
-    let who: api::Whoami = Client::new(server)?.read("/v1/whoami").await?;
-    print(&told(server, &who));
+pub(crate) async fn whoami(server: &str, shown: &OutputArgs) -> anyhow::Result<()> {
+    let who: Item<api::Whoami> = Client::new(server)?.read("/v1/whoami").await?;
+    match shown.output {
+        Output::Name => print(who.name.as_deref().unwrap_or("-")),
+        _ if output::structured(&who, shown)? => {}
+        _ => print(&told(server, &who)),
+    }
     Ok(())
 }
 

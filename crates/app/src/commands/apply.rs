@@ -279,11 +279,13 @@ async fn put_one(
         Err(error) if matches!(error.downcast_ref(), Some(Failure::NotFound(_))) => None,
         Err(error) => return Err(error),
     };
-    let manifest = Value::Object(manifest.clone());
-    let after = if dry_run { manifest } else { client.send(Method::PUT, &path, Some(&manifest)).await? };
+    let put = match (dry_run, path.contains('?')) {
+        (false, _) => path,
+        (true, false) => format!("{path}?dry_run=true"),
+        (true, true) => format!("{path}&dry_run=true"),
+    };
+    let after: Value = client.send(Method::PUT, &put, Some(&Value::Object(manifest.clone()))).await?;
     let Some(before) = before else { return Ok(Outcome::Created) };
-    // Without a request to the manager, only the members in the file can be compared, not the defaults of the
-    // others.
     let differs =
         |member: &&str| after.get(*member).is_some_and(|after| Some(after) != before.sent().get(*member));
     let changed: Vec<_> = compared().filter(|member| differs(member)).collect();

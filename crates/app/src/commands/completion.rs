@@ -9,6 +9,9 @@ use clap::{Arg, Args as _, Command, CommandFactory as _, FromArgMatches as _};
 use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::Shells;
+use everwatch_core::record::health::Health;
+use everwatch_core::record::reason::ReasonCode;
+use everwatch_core::record::status::Status;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -76,6 +79,8 @@ fn words() -> impl Iterator<Item = OsString> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Names {
     Observers,
+    /// The labels of observers, as `NAME=VALUE`.
+    Labels,
     Services,
     Kinds,
     Pools,
@@ -95,6 +100,7 @@ impl Names {
         let creates =
             matches!((noun, verb), ("observer" | "pool" | "token", "create") | ("rollout", "start"));
         match (argument.get_id().as_str(), noun) {
+            ("label" | "selectors", _) => Some(Self::Labels),
             ("kind", _) => Some(Self::Kinds),
             ("pool", _) => Some(Self::Pools),
             ("service" | "services", _) => Some(Self::Services),
@@ -124,6 +130,7 @@ impl Names {
                 let query = Client::part(beginning);
                 return (format!("/v1/observers?limit={OBSERVERS_MAX}&sort=name&q={query}"), "name");
             }
+            Self::Labels => return (format!("/v1/observers?limit={OBSERVERS_MAX}"), "labels"),
             Self::Services => {
                 ("/v1/services?limit=1000&state=active,standby,cordoned,draining,suspect", "name")
             }
@@ -166,8 +173,36 @@ impl Names {
         runtime.shutdown_background();
         let answer = answer??;
         let items = answer["items"].as_array().into_iter().flatten();
-        Ok(items.filter_map(|it| it[member].as_str().map(str::to_owned)).collect())
+        Ok(items.flat_map(|it| names_in(&it[member])).collect())
     }
+}
+
+/// The name in a member, or the labels in it.
+fn names_in(member: &Value) -> Vec<String> {
+    match member {
+        Value::String(name) => vec![name.clone()],
+        Value::Object(labels) => {
+            let value = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            labels.iter().map(|(name, text)| format!("{name}={}", value(text))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What a filter of observers accepts; none if the argument is no such filter.
+fn words_of(argument: &Arg) -> Vec<&'static str> {
+    match argument.get_id().as_str() {
+        "status" => Status::ALL.map(Status::as_str).to_vec(),
+        "health" => Health::ALL.map(Health::as_str).to_vec(),
+        "reason" => ReasonCode::ALL.iter().map(|code| code.as_str()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The words that begin with this text.
+fn starting(words: &[&str], beginning: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(beginning) = beginning.to_str() else { return Vec::new() };
+    words.iter().filter(|word| word.starts_with(beginning)).map(CompletionCandidate::new).collect()
 }
 
 /// The command with a source of names for each argument that names something. `noun`: its parent, if it has one.
@@ -179,7 +214,12 @@ fn with_names(command: Command, noun: Option<&str>) -> Command {
         Some(names) => {
             argument.add(ArgValueCompleter::new(move |beginning: &OsStr| names.starting(beginning)))
         }
-        None => argument,
+        None => match words_of(&argument) {
+            words if words.is_empty() => argument,
+            words => {
+                argument.add(ArgValueCompleter::new(move |beginning: &OsStr| starting(&words, beginning)))
+            }
+        },
     });
     command.mut_subcommands(|inner| with_names(inner, below.as_deref()))
 }
@@ -231,6 +271,7 @@ mod tests {
             (["observer", "create"], "kind", Some(Names::Kinds)),
             (["observer", "list"], "pool", Some(Names::Pools)),
             (["observer", "list"], "service", Some(Names::Services)),
+            (["observer", "list"], "selectors", Some(Names::Labels)),
             (["observer", "move"], "service", Some(Names::Services)),
             (["service", "drain"], "names", Some(Names::Services)),
             (["service", "capacity"], "name", Some(Names::Services)),
@@ -244,6 +285,21 @@ mod tests {
         ] {
             assert_eq!(found(&words, id), names, "{words:?} {id}");
         }
+    }
+
+    #[test]
+    fn filters_of_observers_are_completed() {
+        let root = Cli::command();
+        let list = root.find_subcommand("observer").and_then(|it| it.find_subcommand("list")).unwrap();
+        let after = |id: &str, typed: &str| {
+            let argument = list.get_arguments().find(|it| it.get_id() == id).unwrap();
+            let all = starting(&words_of(argument), OsStr::new(typed));
+            all.iter().map(|it| it.get_value().to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(after("status", "Pa"), "Paused");
+        assert_eq!(after("health", ""), "running restarting waiting moving stopping");
+        assert_eq!(after("reason", "pool"), "pool-is-full");
+        assert_eq!(after("kind", ""), "");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::cli::Doctor;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, Output, TerminalStyle, print};
+use crate::output::{self, Output, TerminalStyle, print, prose};
 use everwatch_api::{Finding, Listed};
 use everwatch_core::doctor::Severity;
 use everwatch_core::wording::counted;
@@ -19,8 +19,8 @@ pub(crate) async fn run(server: &str, arguments: &Doctor) -> anyhow::Result<()> 
     } else if shown.is_table() && items.is_empty() {
         print("nothing is wrong");
     } else if !output::structured_list(&items, shown)? {
-        let colours = TerminalStyle::stdout().colours;
-        let told: Vec<String> = items.iter().map(|it| paragraph(it, colours)).collect();
+        let paper = TerminalStyle::stdout();
+        let told: Vec<String> = items.iter().map(|it| paragraph(it, paper)).collect();
         print(&told.join("\n\n"));
     }
     let severities: Vec<_> = items.iter().map(|it| it.severity).collect();
@@ -37,14 +37,16 @@ fn verdict(severities: &[Severity]) -> Option<Failure> {
     }
 }
 
-fn paragraph(it: &Finding, colours: bool) -> String {
+fn paragraph(it: &Finding, paper: TerminalStyle) -> String {
     let (severity, colour) = match it.severity {
         Severity::Critical => ("CRITICAL", "31"),
         Severity::Warning => ("WARNING", "33"),
         Severity::Info => ("INFO", "36"),
     };
-    let head = if colours { format!("\u{1b}[1;{colour}m{severity}\u{1b}[0m") } else { severity.to_owned() };
+    let head =
+        if paper.colours { format!("\u{1b}[1;{colour}m{severity}\u{1b}[0m") } else { severity.to_owned() };
     let Finding { code, subject, what, why, cure, .. } = it;
+    let [what, why, cure] = [what, why, cure].map(|text| prose(text, 8, paper));
     format!("{head}  {code}  {subject}\n  what  {what}\n  why   {why}\n  cure  {cure}")
 }
 
@@ -67,7 +69,8 @@ mod tests {
     fn a_finding_is_a_paragraph_with_or_without_colours() {
         let [code, subject, what, why, cure] = ["parked", "s", "w", "y", "c"].map(str::to_owned);
         let it = Finding { code, severity: Severity::Warning, subject, what, why, cure };
-        assert_eq!(paragraph(&it, false), "WARNING  parked  s\n  what  w\n  why   y\n  cure  c");
-        assert!(paragraph(&it, true).starts_with("\u{1b}[1;33mWARNING\u{1b}[0m  parked"));
+        let paper = |colours| TerminalStyle { width: Some(80), colours };
+        assert_eq!(paragraph(&it, paper(false)), "WARNING  parked  s\n  what  w\n  why   y\n  cure  c");
+        assert!(paragraph(&it, paper(true)).starts_with("\u{1b}[1;33mWARNING\u{1b}[0m  parked"));
     }
 }

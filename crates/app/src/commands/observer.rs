@@ -131,10 +131,15 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     let name = body.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let [kind, pool] =
         ["kind", "pool"].map(|member| body.get(member).and_then(Value::as_str).map(str::to_owned));
-    let sent = client.send::<api::Observer>(Method::POST, "/v1/observers", Some(&Value::Object(body))).await;
+    let path = if asked.dry_run { "/v1/observers?dry_run=true" } else { "/v1/observers" };
+    let sent = client.send::<api::Observer>(Method::POST, path, Some(&Value::Object(body))).await;
     let named = Named { kind: kind.as_deref(), pool: pool.as_deref(), service: None };
     let sent = explained(client, named, sent).await;
     let made = sent.map_err(|error| with_cure(in_place(error, |it| flag_of(it, &json_flags)), &name))?;
+    if asked.dry_run {
+        print(&format!("observer {} would be created", made.name));
+        return Ok(());
+    }
     let Some(timeout) = asked.wait else {
         print(&Action::Create.told_alone(&made));
         return Ok(());

@@ -1,8 +1,9 @@
 //! Formats the values of an answer as the text of table cells.
 
-use everwatch_api::Event;
+use everwatch_api::{Event, NamedThing};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
+use everwatch_core::id::Namespace;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
@@ -113,7 +114,15 @@ pub(super) fn bytes(bytes: u64) -> String {
 pub(super) fn observers(event: &Event) -> Option<String> {
     match &event.burst {
         Some(burst) => Some(format!("{} more", burst.count)),
-        None => event.observer.as_ref().map(|it| it.name.clone()),
+        None => event.observer.as_ref().map(qualified),
+    }
+}
+
+/// Its name, after its namespace if that is not the default one.
+fn qualified(it: &NamedThing) -> String {
+    match it.namespace.as_deref() {
+        Some(namespace) if namespace != Namespace::default().as_str() => format!("{namespace}/{}", it.name),
+        _ => it.name.clone(),
     }
 }
 

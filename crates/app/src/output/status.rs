@@ -2,13 +2,14 @@
 
 use super::cells::{in_words, line, or_dash, since};
 use super::describe::{aligned, listed};
+use super::prose::prose;
 use super::{Column, TerminalStyle, Tone, View};
 use crate::item::Item;
 use everwatch_api::{Finding, Operation, Pool, SafeMode, Stats};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Severity;
 use everwatch_core::record::health::Health;
-use everwatch_core::wording::counted;
+use everwatch_core::wording::{counted, counted_subject};
 use serde::Serialize;
 
 /// The state of a deployment at one moment.
@@ -27,6 +28,9 @@ pub(crate) struct Condition {
 
 /// The maximum number of findings in the output.
 const FINDINGS: usize = 5;
+
+/// The column at which the text about a problem begins.
+const PROBLEM_AT: usize = 12;
 
 /// The statuses of observers that should not run.
 const AT_REST: [&str; 4] = ["Paused", "Scheduled", "Completed", "Failed"];
@@ -61,8 +65,7 @@ pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
 fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let count = |health: Health| it.stats.health.get(health.as_str()).copied().unwrap_or(0);
     let (running, failed) = (count(Health::Running), it.stats.observers.get("Failed").copied().unwrap_or(0));
-    // Observers that wait for the next time of their schedule should not run now.
-    let wanted = it.stats.health.values().sum::<u64>().saturating_sub(scheduled(&it.stats));
+    let wanted = it.stats.health.values().sum::<u64>().saturating_sub(waiting_by_design(&it.stats));
     let severity = it.findings.iter().map(|it| it.severity).max();
     let restarting = count(Health::Restarting);
     let rest = wanted.saturating_sub(running + restarting) + failed;
@@ -75,7 +78,7 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
             ("The broker is not connected: observers keep running, none starts.".to_owned(), Tone::Bad)
         }
         (_, Some(Severity::Critical)) => ("Something is critical: see the problems.".to_owned(), Tone::Bad),
-        (0, _) if failed == 0 => ("No observer is meant to run.".to_owned(), Tone::Plain),
+        (0, _) if failed == 0 => ("No observer is meant to run now.".to_owned(), Tone::Plain),
         _ if rest == wanted + failed => ("No observer runs.".to_owned(), Tone::Wait),
         _ if rest > 0 => (of_all(rest, ["does not run", "do not run"]), Tone::Wait),
         _ if restarting > 0 => (
@@ -83,6 +86,10 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
             Tone::Wait,
         ),
         (_, Some(Severity::Warning)) => ("All observers run, but there are warnings.".to_owned(), Tone::Wait),
+        _ if it.stats.behind_limits > 0 => {
+            let wait = counted_subject(it.stats.behind_limits, "observer", ["waits", "wait"]);
+            (format!("All observers run, but {wait} for a limit."), Tone::Good)
+        }
         _ => ("All observers run.".to_owned(), Tone::Good),
     };
     tone.paint(&text, paper)
@@ -93,15 +100,21 @@ fn scheduled(stats: &Stats) -> u64 {
     stats.observers.get("Scheduled").copied().unwrap_or(0)
 }
 
+/// The observers that should not run now: their schedule or a limit makes them wait.
+fn waiting_by_design(stats: &Stats) -> u64 {
+    scheduled(stats) + stats.behind_limits
+}
+
 fn observers(stats: &Stats) -> String {
-    // The health of scheduled observers is `waiting`, too: count them only as scheduled.
+    // The health of these observers is `waiting`, too: count them only once.
     let health = stats.health.iter().map(|(health, count)| match health.as_str() {
-        "waiting" => (count.saturating_sub(scheduled(stats)), health.clone()),
+        "waiting" => (count.saturating_sub(waiting_by_design(stats)), health.clone()),
         _ => (*count, health.clone()),
     });
     let rest =
         AT_REST.iter().filter_map(|status| Some((*stats.observers.get(*status)?, status.to_lowercase())));
-    let mut all: Vec<_> = health.chain(rest).collect();
+    let behind_limits = (stats.behind_limits, "waiting for a limit".to_owned());
+    let mut all: Vec<_> = health.chain([behind_limits]).chain(rest).collect();
     // In the order of `Health`, the healthy ones first, as in all other output.
     let place = |word: &str| Health::ALL.iter().position(|it| it.as_str() == word).unwrap_or(usize::MAX);
     all.sort_by_key(|(_, word)| place(word));
@@ -148,13 +161,10 @@ fn findings(all: &[Item<Finding>], paper: TerminalStyle) -> String {
             Severity::Warning => ("warning", Tone::Wait),
             Severity::Info => ("info", Tone::Plain),
         };
-        lines.push(format!(
-            "  {}  {}: {}",
-            tone.paint(&format!("{word:<8}"), paper),
-            line(subject),
-            line(what)
-        ));
-        lines.push(format!("            cure: {}", line(cure)));
+        let told = [format!("{}: {}", line(subject), line(what)), format!("cure: {}", line(cure))];
+        let [what, cure] = told.map(|text| prose(&text, PROBLEM_AT, paper));
+        lines.push(format!("  {}  {what}", tone.paint(&format!("{word:<8}"), paper)));
+        lines.push(format!("{:PROBLEM_AT$}{cure}", ""));
     }
     if all.len() > FINDINGS {
         lines.push(format!("  … {} in all: everwatch doctor", all.len()));

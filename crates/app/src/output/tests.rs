@@ -115,6 +115,18 @@ fn services_as_tables() {
 }
 
 #[test]
+fn an_observer_of_another_namespace_is_named_with_it() {
+    let mut it = event(1, "started", "");
+    let mut sent = it.sent().clone();
+    for (namespace, shown) in [("default", " prices-nyse "), ("team", " team/prices-nyse ")] {
+        sent["observer"]["namespace"] = json!(namespace);
+        it = item(sent.clone());
+        let told = many(&EVENTS, std::slice::from_ref(&it), &form(Output::Table), paper(120)).unwrap();
+        assert!(told.contains(shown), "{told}");
+    }
+}
+
+#[test]
 fn events_as_tables() {
     let all = [
         event(1, "created", ""),
@@ -241,7 +253,14 @@ fn the_first_sentence_of_the_status_names_what_is_worst() {
         "1 of 4 observers does not run."
     );
     assert_eq!(first(&|it| it.stats.health = [("waiting".to_owned(), 2)].into()), "No observer runs.");
-    assert_eq!(first(&|it| it.stats.health.clear()), "No observer is meant to run.");
+    assert_eq!(first(&|it| it.stats.health.clear()), "No observer is meant to run now.");
+    let limited = |it: &mut Condition| {
+        it.stats.health.extend([("waiting".to_owned(), 2)]);
+        it.stats.behind_limits = 2;
+    };
+    assert_eq!(first(&limited), "All observers run, but 2 observers wait for a limit.");
+    let all = status(&Condition { findings: Vec::new(), ..condition() }, paper(80));
+    assert!(!all.contains("for a limit"), "{all}");
     assert_eq!(
         first(&|it| it.findings = vec![warning.clone(), critical.clone()]),
         "Something is critical: see the problems."

@@ -11,7 +11,7 @@ pub(super) const SHOWN_FOR: Duration = Duration::from_secs(180);
 /// How long incidents are read after a change: managers conclude, and observers start, later than the change.
 const WATCH_FOR: Duration = Duration::from_secs(6);
 /// The pause between two requests after a change, and while an incident stays open.
-const EVERY: Duration = Duration::from_secs(2);
+const EVERY: Duration = Duration::from_secs(1);
 const OPEN_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -29,9 +29,14 @@ impl LastIncident {
         self.changed_at = Some(now);
     }
 
+    /// Whether something has changed that may be an incident, so recently that observers may still start elsewhere.
+    pub(super) fn has_changed_lately(&self, now: Timestamp) -> bool {
+        self.changed_at.is_some_and(|then| now.since(then) <= WATCH_FOR)
+    }
+
     /// Whether to read incidents now. Only one request is in progress at a time.
     pub(super) fn is_due(&mut self, now: Timestamp) -> bool {
-        let has_changed = self.changed_at.is_some_and(|then| now.since(then) <= WATCH_FOR);
+        let has_changed = self.has_changed_lately(now);
         let is_open = self.last.as_ref().is_some_and(|it| it.until.is_none());
         let pause = match (has_changed, is_open) {
             (true, _) => EVERY,

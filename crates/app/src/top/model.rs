@@ -9,6 +9,7 @@ use super::query::Query;
 use super::seen::Seen;
 use super::target::{Focus, Target};
 use super::timeline::Span;
+use crate::live;
 use crate::output::TonedLine;
 use crossterm::event::KeyEvent;
 use everwatch_api::Incident;
@@ -275,6 +276,12 @@ impl Model {
         effects.extend(self.describe_again());
         effects.extend(self.incidents_if_due());
         effects
+    }
+
+    /// The reload interval while no event arrives. Services tell in heartbeats how much they hold, and these are no
+    /// events: so it is shorter while observers may start elsewhere.
+    pub(super) fn look_every(&self) -> Duration {
+        if self.incident.has_changed_lately(self.now) { live::LOOK_SOON } else { live::LOOK_EVERY }
     }
 
     fn incidents_if_due(&mut self) -> Option<Effect> {

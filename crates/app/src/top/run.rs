@@ -122,7 +122,7 @@ async fn go_on(terminal: &mut DefaultTerminal, client: Arc<Client>, server: &str
         }
         terminal.draw(|frame| view::draw(frame, &model, colours_wanted()))?;
         // Reloads soon after an event, otherwise after the reload interval.
-        let due = looked + if heard { live::GATHER } else { live::LOOK_EVERY };
+        let due = looked + if heard { live::GATHER } else { model.look_every() };
         tokio::select! {
             key = keys.next() => inputs.extend(input_of(&key.context("the terminal has gone")??)),
             Some(done) = work.join_next() => inputs.extend(done?),

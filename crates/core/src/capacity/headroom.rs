@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[must_use]
 pub fn needed_slots<'a>(
     weights: impl IntoIterator<Item = (&'a Pool, Status, u64)>,
-    behind_limits: &BTreeMap<Pool, u64>,
+    behind_limits: impl IntoIterator<Item = (&'a Pool, u64)>,
 ) -> BTreeMap<Pool, u64> {
     let mut needed: BTreeMap<Pool, u64> = BTreeMap::new();
     for (pool, _, weight) in weights.into_iter().filter(|(_, status, _)| status.uses_slot()) {
@@ -18,7 +18,7 @@ pub fn needed_slots<'a>(
     }
     for (pool, slots) in behind_limits {
         if let Some(needed) = needed.get_mut(pool) {
-            *needed = needed.saturating_sub(*slots);
+            *needed = needed.saturating_sub(slots);
         }
     }
     needed
@@ -86,8 +86,8 @@ mod tests {
             (&a, Status::Paused, 40),
             (&b, Status::Created, 2),
         ];
-        let behind = [(a.clone(), 2), (b.clone(), 9), (pool("c"), 1)].into();
-        assert_eq!(needed_slots(weights, &behind), [(a, 7), (b, 0)].into());
+        let behind = [(&a, 2), (&b, 9), (&pool("c"), 1)];
+        assert_eq!(needed_slots(weights, behind), [(a.clone(), 7), (b.clone(), 0)].into());
     }
 
     #[test]

@@ -86,6 +86,49 @@ pub fn step_back(
     Ok(Some(others.map(|it| it.id).filter(steps_back).collect()))
 }
 
+/// Why a pool has no service to which an observer can move.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Nowhere {
+    #[error("pool {0} has no other service; to start the observer again where it runs, restart it")]
+    Alone(Pool),
+    #[error(
+        "pool {0} is a single pool, so one service runs all its observers; to move them all, drain that service"
+    )]
+    SinglePool(Pool),
+    #[error(
+        "no other service of pool {0} has room, so the observer would come back; add a service, raise the capacity of one, or \
+         restart the observer to start it again where it runs"
+    )]
+    Full(Pool),
+    #[error(
+        "no other service of pool {0} takes the observer now, so it would come back; `everwatch service list` shows their states, \
+         and `everwatch kind list` shows what they run"
+    )]
+    NotTaken(Pool),
+}
+
+/// Checks that another service of the pool can take the observer, so that it does not return to its holder.
+///
+/// # Errors
+/// Why none can.
+pub fn check_others(mover: Mover<'_>, living: &[ServiceRow]) -> Result<(), Nowhere> {
+    let is_other = |it: &&ServiceRow| {
+        it.registration.pool == *mover.pool && !it.state().is_over() && Some(it.id) != mover.holder
+    };
+    let obstacles: Vec<Obstacle> =
+        living.iter().filter(is_other).map_while(|it| check(mover, it).err()).collect();
+    if living.iter().filter(is_other).count() > obstacles.len() {
+        return Ok(());
+    }
+    let pool = mover.pool.clone();
+    Err(match obstacles.first() {
+        None => Nowhere::Alone(pool),
+        Some(Obstacle::SinglePool(_)) => Nowhere::SinglePool(pool),
+        Some(_) if obstacles.iter().any(|it| matches!(it, Obstacle::Full { .. })) => Nowhere::Full(pool),
+        Some(_) => Nowhere::NotTaken(pool),
+    })
+}
+
 fn check(mover: Mover<'_>, receiver: &ServiceRow) -> Result<(), Obstacle> {
     let Mover { pool, kind, weight, .. } = mover;
     let (registration, name) = (&receiver.registration, receiver.registration.name.clone());
@@ -154,6 +197,24 @@ mod tests {
         assert_eq!(moved("ticker", 1, "s2", &all), Ok(Some(ids(&[3, 4, 7]))));
         assert_eq!(moved("ticker", 1, "s1", &all), Ok(None), "it is there");
         assert_eq!(moved("ticker", 1, "s3", &all[..3]), Ok(Some(ids(&[2]))));
+    }
+
+    #[test]
+    fn a_move_needs_another_service_that_takes_the_observer() {
+        let (pool, kind) = (Pool::new("a").unwrap(), Kind::new("ticker").unwrap());
+        let check = |others: &[ServiceRow]| {
+            let mover = Mover { pool: &pool, kind: &kind, weight: 1, holder: Some(ids(&[1])[0]) };
+            let living = [&[named(1, "a"), named(6, "b")], others].concat();
+            check_others(mover, &living)
+        };
+        let (full, mut single, mut silent) = (holding(named(2, "a"), 10), named(3, "a"), named(4, "a"));
+        single.registration.pool_single = true;
+        silent.suspect(Timestamp(1));
+        assert_eq!(check(&[]), Err(Nowhere::Alone(pool.clone())));
+        assert_eq!(check(&[full.clone(), silent.clone()]), Err(Nowhere::Full(pool.clone())));
+        assert_eq!(check(&[silent.clone()]), Err(Nowhere::NotTaken(pool.clone())));
+        assert_eq!(check(&[single]), Err(Nowhere::SinglePool(pool.clone())));
+        assert_eq!(check(&[full, silent, named(5, "a")]), Ok(()));
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
             severity: Severity::Info,
             subject: format!("pool {pool}"),
             what: format!(
-                "only service {} can replace the active service of the pool",
+                "only service {} can replace the active service of pool {pool}",
                 other.registration.name
             ),
             why: "losing one service while another one restarts leaves observers without a service"
@@ -128,7 +128,7 @@ fn of_pool(pool: &Pool, services: &[&ServiceRow], needed: u64) -> Option<Finding
             severity: Severity::Info,
             subject: format!("pool {pool}"),
             what: format!(
-                "the pool survives the loss of {name}, not of two services: it needs {needed} of its {}",
+                "pool {pool} survives the loss of {name}, not of two services: it needs {needed} of its {}",
                 counted(room, "slot")
             ),
             why: "losing one service while another one restarts leaves observers without a slot".to_owned(),

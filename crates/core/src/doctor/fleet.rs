@@ -5,6 +5,7 @@ use crate::capacity::maintenance::{progress, room_by_pool};
 use crate::clock::{Timestamp, show};
 use crate::id::{Kind, Pool};
 use crate::record::service::ServiceRow;
+use crate::record::taking::taking;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     findings.extend(versions(fleet, facts.now));
     findings.extend(drains(fleet, facts.now));
     findings.extend(stalls::findings(&fleet.services));
-    findings.extend(waiting(fleet, facts.now));
+    findings.extend(waiting(fleet, facts));
     findings.extend(disagreeing(fleet));
     findings.extend(capacity::findings(fleet));
     findings
@@ -226,8 +227,14 @@ fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     stuck.collect()
 }
 
+/// A pool with a service that offers this kind.
+fn elsewhere<'a>(fleet: &'a FleetFacts, kind: &Kind) -> Option<&'a Pool> {
+    let offers = |it: &&ServiceRow| it.registration.kinds.iter().any(|known| known.name == *kind);
+    taking(&fleet.services).into_iter().filter(offers).map(|it| &it.registration.pool).min()
+}
+
 /// Observers that no service takes.
-fn waiting(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
+fn waiting(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     let mut groups: BTreeMap<(&Pool, &Kind), (usize, &str, Option<Timestamp>)> = BTreeMap::new();
     for row in &fleet.waiting {
         let key = (&row.definition.pool, &row.definition.kind);
@@ -258,24 +265,31 @@ fn waiting(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
                 ("no-service-for-kind", Severity::Critical, what)
             } else if let Some(since) = refused {
                 let what = format!(
-                    "{waiting}; services have been refusing for {}",
-                    show(Duration::from_secs(now.since(since).as_secs()))
+                    "{waiting}; services have been refusing {} for {}",
+                    if count == 1 { "it" } else { "them" },
+                    show(Duration::from_secs(facts.now.since(since).as_secs()))
                 );
                 ("refused", Severity::Warning, what)
             } else {
                 return None;
             };
+            let why = "waiting observers do not run";
+            let start = format!("start a service that offers kind {kind} with `[service] pool = \"{pool}\"`");
             Some(Finding {
                 code,
                 severity,
                 subject: format!("pool {pool}"),
                 what,
-                why: "waiting observers do not run; refused observers fail after `[manager] refused_max`"
-                    .to_owned(),
-                cure: format!(
-                    "start a service that offers kind {kind} with `[service] pool = \"{pool}\"`, or \
-                 `everwatch observer move {first} --pool POOL`"
-                ),
+                why: if services.is_empty() {
+                    why.to_owned()
+                } else {
+                    let most = show(facts.manager.refused_max);
+                    format!("{why}; refused observers fail after {most} (`[manager] refused_max`)")
+                },
+                cure: match elsewhere(fleet, kind) {
+                    Some(other) => format!("{start}, or `everwatch observer move {first} --pool {other}`"),
+                    None => start,
+                },
             })
         };
     groups.into_iter().filter_map(finding).collect()

@@ -2,6 +2,7 @@
 
 use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
 use crate::record::health::is_crash_looping;
+use crate::record::observed::Settlement;
 use crate::record::row::Row;
 use crate::record::service::{Ended, ServiceRow};
 use crate::wording::counted;
@@ -44,15 +45,14 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
     if first.restarts() < LOOPS_FROM {
         return Some(cut_short(least, (count, &listed(&names, count)), first));
     }
-    let error = first.observed.last_error.as_ref().map_or("not known", |error| error.value.as_str());
-    let error: String = error.chars().take(200).collect();
     Some(Finding {
         code: "crash-loop",
         severity: Severity::Warning,
         subject: "observers".to_owned(),
         what: format!("{least}{} failed repeatedly: {}", counted(count, "observer"), listed(&names, count)),
         why: format!(
-            "between two attempts they do no work; the latest error of the first observer is: {error}"
+            "between two attempts they do no work; the latest error of the first observer is: {}",
+            latest_error(first)
         ),
         cure: format!(
             "run `everwatch observer logs {0}` and `everwatch observer describe {0}`; fix its spec or its \
@@ -60,6 +60,16 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
             first.definition.arguments()
         ),
     })
+}
+
+/// The beginning of the error with which it failed, otherwise of its latest error.
+fn latest_error(row: &Row) -> String {
+    let last = || row.observed.last_error.as_ref().map_or("not known", |error| error.value.as_str());
+    let error = match row.observed.settled.as_ref().map(|settled| &settled.how) {
+        Some(Settlement::Failed { error, .. } | Settlement::NotStarted { error }) => error,
+        _ => last(),
+    };
+    error.chars().take(200).collect()
 }
 
 /// Observers whose code has reported no error, but whose last runs ended soon after their starts, each with its service.
@@ -84,15 +94,19 @@ fn cut_short(least: &str, (count, names): (u64, &str), first: &Row) -> Finding {
 
 fn failed(failed: &SomeRows) -> Option<Finding> {
     let first = failed.rows.first()?;
+    let error = if failed.total == 1 { "error is:" } else { "error of the first one is:" };
     let names: Vec<String> = failed.rows.iter().map(|row| row.definition.name.to_string()).collect();
     Some(Finding {
         code: "failed",
         severity: Severity::Warning,
         subject: "observers".to_owned(),
         what: format!("{} failed: {}", counted(failed.total, "observer"), listed(&names, failed.total)),
-        why: "a failed observer does not run until a user retries it".to_owned(),
+        why: format!(
+            "a failed observer does not run until a user retries it; the {error} {}",
+            latest_error(first)
+        ),
         cure: format!(
-            "`everwatch observer list --status Failed` shows why; fix the cause, then `everwatch observer retry {}`, \
+            "`everwatch observer list --status Failed` shows all with their errors; fix the cause, then `everwatch observer retry {}`, \
              or delete it",
             first.definition.arguments()
         ),

@@ -84,7 +84,11 @@ fn healthy() -> Facts {
     let heartbeat = Duration::from_secs(5);
     Facts {
         now: now(),
-        manager: ManagerFacts { listen: "127.0.0.1:7700".parse().ok(), ..ManagerFacts::default() },
+        manager: ManagerFacts {
+            listen: "127.0.0.1:7700".parse().ok(),
+            refused_max: Duration::from_secs(900),
+            ..ManagerFacts::default()
+        },
         server: Some(Server {
             place: "mq:5672".to_owned(),
             vhost: "/".to_owned(),
@@ -400,6 +404,22 @@ fn observers_that_no_service_takes_are_reported() {
         fleet(facts).waiting[0].refused_since = Some(at(0));
     };
     assert_eq!(found(refused), ["Warning refused pool default"]);
+    let told = &diagnosed(refused)[0];
+    assert!(
+        told.what.contains("have been refusing it for") && told.why.contains("fail after 15m"),
+        "{told:?}"
+    );
+    // Another pool has what it needs.
+    let elsewhere = |facts: &mut Facts| {
+        wait("ticker")(facts);
+        fleet(facts).waiting[0].definition = {
+            let body = json!({"kind": "ticker", "pool": "gpu"});
+            ObserverDefinition::parse(body, &Name::new("w").unwrap()).unwrap().into()
+        };
+    };
+    let told = &diagnosed(elsewhere)[0];
+    assert!(told.cure.ends_with("or `everwatch observer move w --pool default`"), "{told:?}");
+    assert!(!diagnosed(wait("camera"))[0].cure.contains("observer move"), "no pool runs this kind");
 }
 
 #[test]

@@ -98,6 +98,23 @@ fn an_observer_that_should_not_run_has_no_health() {
 }
 
 #[test]
+fn services_that_a_person_kills_make_no_crash_loop() {
+    for excused in [false, true] {
+        let mut row = row();
+        for run in 0..4 {
+            starts(&mut row, run, 1 + 10 * i64::from(run), 1);
+            if excused {
+                row.excuse(|service| service == ServiceId(Uuid::from_u128(u128::from(run) + 9)));
+            }
+        }
+        let expected = if excused { "running" } else { "restarting" };
+        assert_eq!((is_crash_looping(&row.observed), health(&row, 32)), (!excused, Some(expected)));
+        assert_eq!(row.crash_check.is_some(), !excused);
+        assert!(!row.excuse(|_| false));
+    }
+}
+
+#[test]
 fn a_requested_restart_is_stopping_then_waiting() {
     let mut row = row();
     starts(&mut row, 0, 1, 1);

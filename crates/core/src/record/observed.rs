@@ -93,7 +93,7 @@ pub struct Run {
     /// When its code was first started on that service. Later starts are restarts after errors, which the service survived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Stamped<Timestamp>>,
-    /// The service reported that the code has ended.
+    /// The code is known to have ended: its service reported it, or a person killed that service to try out failover.
     pub over: bool,
     /// When and why it was handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -387,6 +387,13 @@ impl Observed {
             raise(&mut run.left, heard.key, Handover { at: heard.at, cause });
         }
         self.advance(heard, cause.map_or(RunPhase::HandedOver, |cause| RunPhase::HandedOverFor { cause }));
+    }
+
+    /// Notes that the runs on these services have ended. Returns whether it was not known before.
+    pub(crate) fn end_runs_on(&mut self, is_killed: impl Fn(ServiceId) -> bool) -> bool {
+        let going = self.runs.iter_mut().filter(|run| !run.over && is_killed(run.service));
+        let ended = going.map(|run| run.over = true);
+        ended.count() > 0
     }
 
     /// Why the current or last holder of the message cannot run it; `None` if it can.

@@ -302,6 +302,12 @@ impl Row {
         let former = || self.former_runs.last().map(|it| it.service);
         self.holder().or_else(newest_run).or_else(former)
     }
+    /// Notes that a person killed these services to try out failover: their deaths count against no observer. Returns
+    /// whether that changes anything.
+    pub fn excuse(&mut self, is_killed: impl Fn(ServiceId) -> bool) -> bool {
+        self.observed.end_runs_on(is_killed)
+    }
+
     /// Applies one report. The observed half of the row depends only on the set of applied reports.
     pub fn apply(
         &mut self,

@@ -82,7 +82,7 @@ impl KnownServices {
     }
 
     fn named(&self, service: ServiceId) -> Named {
-        Named { id: service.0, name: self.name(service) }
+        Named::service(service, self.name(service))
     }
 }
 
@@ -129,7 +129,7 @@ impl EventLog {
             id: 0,
             at: happening.at,
             kind: happening.kind,
-            observer: Some(Named { id: after.id.0, name: after.definition.name.to_string() }),
+            observer: Some(Named::observer(after)),
             service: happening.service.map(|service| self.known.named(service)),
             epoch: Some(happening.epoch.into()),
             text: happening.text.chars().take(TEXT_MAX).collect(),
@@ -145,7 +145,7 @@ impl EventLog {
 
     /// An event of an observer that does not follow from its row.
     pub(crate) fn tell_observer(&self, kind: EventKind, row: &Row, text: String) {
-        let observer = Some(Named { id: row.id.0, name: row.definition.name.to_string() });
+        let observer = Some(Named::observer(row));
         let epoch = Some(row.epoch().into());
         self.record(Event { observer, epoch, ..plain(kind, self.clock.now(), text) });
     }
@@ -153,7 +153,7 @@ impl EventLog {
     /// An event of a service.
     pub(crate) fn tell_service(&self, kind: EventKind, row: &ServiceRow, text: String) {
         self.known.learn(std::slice::from_ref(row));
-        let service = Some(Named { id: row.id.0, name: row.registration.name.to_string() });
+        let service = Some(Named::service(row.id, row.registration.name.to_string()));
         let at = self.clock.now();
         self.record(Event { service, ..plain(kind, at, text) });
     }

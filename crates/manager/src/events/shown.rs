@@ -11,7 +11,7 @@ pub(crate) fn event(event: everwatch_store::Event) -> Event {
         id: event.id,
         at: event.at,
         kind: event.kind,
-        observer: event.observer.map(named),
+        observer: event.observer.map(observer),
         service: event.service.map(named),
         epoch: event.epoch,
         epoch_string: event.epoch.map(|epoch| Epoch::from(epoch).to_string()),
@@ -57,5 +57,10 @@ pub(crate) fn run(epoch: Epoch, event: &everwatch_store::Event) -> Run {
 }
 
 fn named(it: everwatch_store::Named) -> NamedThing {
-    NamedThing { id: it.id, name: it.name }
+    NamedThing { id: it.id, name: it.name, namespace: None }
+}
+
+fn observer(it: everwatch_store::Named) -> NamedThing {
+    let namespace = it.namespace.clone().unwrap_or_default();
+    NamedThing { namespace: Some(namespace.to_string()), ..named(it) }
 }

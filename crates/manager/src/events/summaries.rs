@@ -1,6 +1,7 @@
 //! Writes one summary for each burst of events; `core::record::bursts` decides what a burst is.
 
 use everwatch_core::clock::Timestamp;
+use everwatch_core::id::ServiceId;
 use everwatch_core::record::bursts::{Burst, Bursts, EventClass};
 use everwatch_core::record::events::{EventKind, Move};
 use everwatch_store::{By, Event, Named};
@@ -100,8 +101,9 @@ impl About {
 
     fn summary(self, kind: EventKind, burst: Burst) -> Event {
         let text = self.describe(&burst);
-        let only =
-            || self.services.iter().next().map(|(id, (name, _))| Named { id: *id, name: name.clone() });
+        let only = || {
+            self.services.iter().next().map(|(id, (name, _))| Named::service(ServiceId(*id), name.clone()))
+        };
         let service = if self.services.len() == 1 { only() } else { None };
         let plain = super::log::plain(kind, burst.until, text);
         Event { service, from: self.from, by: self.by, burst: Some(burst), ..plain }
@@ -144,7 +146,7 @@ mod tests {
     use crate::events::log::plain;
 
     fn named(number: u128) -> Option<Named> {
-        Some(Named { id: Uuid::from_u128(number), name: format!("s{number}") })
+        Some(Named::service(ServiceId(Uuid::from_u128(number)), format!("s{number}")))
     }
     fn event(kind: EventKind, service: u128, at: i64) -> Event {
         Event {

@@ -63,7 +63,7 @@ pub(crate) async fn look(
                     manager.records.events.tell_service(
                         EventKind::ServiceLost,
                         &row,
-                        "the broker has no session of it".to_owned(),
+                        "its connection to the broker has ended".to_owned(),
                     );
                     info!(%service, "service lost: its session with the broker is gone");
                     manager.records.note_change();

@@ -2,8 +2,8 @@
 //! everything else; nothing here knows of observers.
 
 use axum::Router;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::get;
 use std::hash::{DefaultHasher, Hasher as _};
 
@@ -110,13 +110,24 @@ const FILES: &[File] = files! {
     "/console/yaml.js": "yaml.js", SCRIPT;
 };
 
-/// Every file under its path.
+/// Every file under its path. A browser that asks for another path gets the page of the console with that name.
 pub(crate) fn routes() -> Router {
     let add = |router: Router, file: &'static File| {
         let tag = tag(file.body);
         router.route(file.path, get(async move |headers: HeaderMap| serve(file, &tag, &headers)))
     };
-    FILES.iter().fold(Router::new(), add)
+    FILES.iter().fold(Router::new(), add).fallback(page_of)
+}
+
+/// Redirects a person who types the path of a page, such as `/observers`, to that page; refuses everybody else.
+async fn page_of(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let is_person =
+        method == Method::GET && accepted.contains("text/html") && !uri.path().starts_with("/v1/");
+    match uri.path_and_query() {
+        Some(page) if is_person => Redirect::to(&format!("/#{page}")).into_response(),
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
 }
 
 fn tag(body: &[u8]) -> String {

@@ -17,6 +17,7 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_api::Observer;
 use everwatch_core::access::Verb;
 use everwatch_core::capacity::create_admission::Created;
+use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ObserverRef, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition, OnFull};
 use everwatch_core::record::row::Row;
@@ -46,11 +47,12 @@ pub(super) async fn create_as(
     Ok(created(&row, &shown))
 }
 
-pub(super) async fn create_row(
-    manager: &Arc<Manager>,
-    identity: Identity,
-    Draft { mut definition, paused }: Draft,
-) -> Result<(Row, Observer), Problem> {
+/// The definition as it is stored, if an observer can be created from it.
+async fn checked(
+    manager: &Manager,
+    mut definition: ObserverDefinition,
+    now: Timestamp,
+) -> Result<ObserverDefinition, Problem> {
     caller::check_verb(Verb::ObserversCreate, &definition)?;
     limits::drop_own(&mut definition);
     if let Err(problem) = check_kind(manager, &definition).await {
@@ -61,8 +63,49 @@ pub(super) async fn create_row(
     limits::check_free(&definition)?;
     limits::check_known(&manager.records, &definition).await?;
     limits::add_own(&mut definition)?;
-    let now = manager.records.clock.now();
     definition.check_at(now).map_err(|error| Problem::invalid(vec![error]))?;
+    Ok(definition)
+}
+
+/// The response to a dry run of a create: the observer that the request would create, without room being reserved for it.
+pub(super) async fn create_dry(
+    manager: &Arc<Manager>,
+    Draft { definition, paused }: Draft,
+) -> Result<Response, Problem> {
+    let now = manager.records.clock.now();
+    let definition = checked(manager, definition, now).await?;
+    namespaces::check_new(&manager.records, &definition).await?;
+    let which = ObserverRef::Name(definition.namespace.clone(), definition.name.clone());
+    let mut row = Row::created(ObserverId(Uuid::nil()), definition, now, &manager.settings.row);
+    if let Some(holder) = manager.records.store.find(&which).await? {
+        match holder.verdict().status {
+            Status::Deleted => {}
+            Status::OnDeleting => return Err(name_ending(&row.definition.name)),
+            _ => return Err(name_exists(&row.definition.name)),
+        }
+    }
+    if paused == Some(true) {
+        row = row.created_paused();
+    }
+    Ok(Json(Observer::of(&row, None, (&[], now))).into_response())
+}
+
+fn name_exists(name: &Name) -> Problem {
+    Problem::new(Code::NameExists, format!("an observer named {name} exists already"))
+}
+
+fn name_ending(name: &Name) -> Problem {
+    let detail = format!("the observer named {name} is being deleted; its name is free after that");
+    Problem::new(Code::NameEnding, detail)
+}
+
+pub(super) async fn create_row(
+    manager: &Arc<Manager>,
+    identity: Identity,
+    Draft { definition, paused }: Draft,
+) -> Result<(Row, Observer), Problem> {
+    let now = manager.records.clock.now();
+    let definition = checked(manager, definition, now).await?;
     let id = identity.id();
     let mut row = Row::created(id, definition, now, &manager.settings.row);
     row.trace = everwatch_trace::current();
@@ -113,12 +156,9 @@ async fn refused_create(
                 let shown = one(records, &row).await?;
                 return Ok((row, shown));
             }
-            Problem::new(Code::NameExists, format!("an observer named {name} exists already"))
+            name_exists(name)
         }
-        Created::NameEnding => {
-            let detail = format!("the observer named {name} is being deleted; its name is free after that");
-            Problem::new(Code::NameEnding, detail)
-        }
+        Created::NameEnding => name_ending(name),
         Created::LimitReached => limits::reached(records, &row.definition).await?,
         Created::NoCapacityForKind => {
             let (pool, kind) = (&row.definition.pool, &row.definition.kind);

@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_run_that_a_manager_ended_after_its_service_died_was_lost() {
         let by_manager = event(EventKind::Failed, 0, 9000, None);
-        let service = Some(everwatch_store::Named { id: uuid::Uuid::from_u128(1), name: "s".to_owned() });
+        let service = Some(everwatch_store::Named::service(ServiceId(uuid::Uuid::from_u128(1)), "s"));
         let by_service = everwatch_store::Event { service, ..by_manager.clone() };
         for (ended, service_ended, expected) in
             [(by_manager.clone(), 5000, true), (by_manager, 9500, false), (by_service, 5000, false)]

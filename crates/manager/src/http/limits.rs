@@ -70,7 +70,10 @@ pub(crate) async fn read(
     let Some(limits::Limit { key: applies, max, enforce }) = found else { return Err(not_found(&key)) };
     let (used, waiting) = store.limit_counts(&of_key).await?;
     let named = |found: Vec<LimitUse>| {
-        found.into_iter().map(|it| NamedThing { id: it.id.0, name: it.name.into() }).collect()
+        found
+            .into_iter()
+            .map(|it| NamedThing { id: it.id.0, name: it.name.into(), namespace: None })
+            .collect()
     };
     let users = named(store.limit_users(&of_key, false, SHOWN_MAX).await?);
     let waiters = named(store.limit_users(&of_key, true, SHOWN_MAX).await?);

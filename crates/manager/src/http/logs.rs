@@ -158,7 +158,7 @@ fn standing(row: &Row) -> String {
     let verdict = row.verdict();
     let reason = verdict.reason.to_string();
     if reason.is_empty() {
-        format!("the observer is {} and does not run", verdict.status)
+        format!("the observer is {} and does not run", verdict.status.as_str().to_lowercase())
     } else {
         format!("the observer does not run: {reason}")
     }

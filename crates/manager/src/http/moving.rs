@@ -15,7 +15,7 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use everwatch_api::{Observer, ProblemBody};
-use everwatch_core::capacity::transfer::{Mover, Obstacle, step_back};
+use everwatch_core::capacity::transfer::{Mover, Obstacle, check_others, step_back};
 use everwatch_core::id::{Name, Pool, ServiceId};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::events::EventKind;
@@ -50,6 +50,9 @@ enum Destination {
 }
 
 /// Move an observer to another pool or service, or let its queue choose another service.
+///
+/// Without a destination, another service of the pool must be able to take the observer, so that it does not return to the
+/// service that it leaves.
 #[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", security(("token" = ["observers:operate"])), request_body = Option<MoveTo>,
     params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once")),
@@ -100,7 +103,10 @@ async fn hand_over(
 ) -> Result<Response, Problem> {
     let holder = row.leaves().map_err(|refusal| refused(&row, refusal))?;
     let others = match to {
-        None => Some(Vec::new()),
+        None => {
+            has_other(manager, &row, holder).await?;
+            Some(Vec::new())
+        }
         Some(to) => others(manager, &row, holder, to).await?,
     };
     let (Some(holder), Some(others)) = (holder, others) else {
@@ -121,6 +127,21 @@ async fn hand_over(
     Acted::Accepted(row).answer(manager).await
 }
 
+/// Checks that another service can take an observer that a service holds.
+async fn has_other(manager: &Manager, row: &Row, holder: Option<ServiceId>) -> Result<(), Problem> {
+    if holder.is_none() {
+        return Ok(());
+    }
+    let services = manager.records.services(Duration::ZERO).await?;
+    check_others(mover(row, holder), &services)
+        .map_err(|nowhere| Problem::new(Code::ServiceWithoutRoom, nowhere.to_string()))
+}
+
+fn mover(row: &Row, holder: Option<ServiceId>) -> Mover<'_> {
+    let (pool, kind, weight) = (&row.definition.pool, &row.definition.kind, row.definition.weight);
+    Mover { pool, kind, weight, holder }
+}
+
 /// The services that step back; `None` if the observer is on that service already.
 async fn others(
     manager: &Manager,
@@ -128,11 +149,10 @@ async fn others(
     holder: Option<ServiceId>,
     to: &Name,
 ) -> Result<Option<Vec<ServiceId>>, Problem> {
-    let (pool, kind, weight) = (&row.definition.pool, &row.definition.kind, row.definition.weight);
     let mut services = manager.records.services(Duration::ZERO).await?.to_vec();
     // The sender may not learn of services in other pools.
     services.retain(|it| caller::may_see_services(&it.registration.pool));
-    let others = step_back(Mover { pool, kind, weight, holder }, to, &services);
+    let others = step_back(mover(row, holder), to, &services);
     if others.is_ok() && holder.is_none() {
         let name = &row.definition.name;
         let detail = format!("no service holds observer {name} now; move it once it runs");

@@ -1,7 +1,7 @@
 //! Observers over HTTP: create, list, read.
 
 use super::body::JsonBody;
-use super::creating::{create_as, created, made_up_name};
+use super::creating::{create_as, create_dry, created, made_up_name};
 use super::draft::{draft, namespace_of};
 use super::etag::tag;
 use super::filter::{filter, sort_value};
@@ -32,8 +32,10 @@ type Shared = State<Arc<Manager>>;
 /// Create an observer.
 #[utoipa::path(post, path = "/v1/observers", tag = "observers", security(("token" = ["observers:create"])), request_body = NewObserver,
     params(("namespace" = Option<String>, Query, description = "the namespace, unless the body names it"),
+    ("dry_run" = Option<bool>, Query, description = "true: check the request, and create nothing; free slots and quotas are not checked"),
     ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key returns the observer that the first one created")),
-    responses((status = 201, body = Observer), (status = 400, body = ProblemBody, description = "bad-header"),
+    responses((status = 201, body = Observer), (status = 200, body = Observer, description = "with `dry_run`: what would be created"),
+    (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 409, body = ProblemBody, description = "name-exists, quota-reached"),
     (status = 422, body = ProblemBody, description = "no-service-for-kind, idempotency-key-reused, namespace-unknown, pool-not-allowed"),
     (status = 429, body = ProblemBody, description = "create-quota-reached"),
@@ -45,8 +47,12 @@ pub(crate) async fn create(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let namespace = namespace_of(params.given_namespace()?, &body)?;
+    let dry_run = params.parsed("dry_run")?.unwrap_or(false);
     params.finish()?;
     let draft = draft(body.clone(), (&namespace, &made_up_name()?))?;
+    if dry_run {
+        return create_dry(&manager, draft).await;
+    }
     match idempotency::reserve(&manager.records, &headers, (&namespace, &body)).await? {
         Once::Make(identity) => create_as(&manager, identity, draft).await,
         Once::Made(row) => Ok(created(&row, &one(&manager.records, &row).await?)),

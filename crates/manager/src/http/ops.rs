@@ -34,6 +34,7 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
     for ((_, health), count) in manager.records.store.health_counts().await? {
         *stats.health.entry(health.to_string()).or_default() += count;
     }
+    stats.behind_limits = manager.records.store.behind_limits().await?.values().map(|it| it.number).sum();
     for service in manager.records.services(SERVICES_AGE).await?.iter() {
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;
         stats.held = stats.held.saturating_add(service.held());

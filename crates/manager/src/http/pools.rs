@@ -137,7 +137,8 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     let store = &manager.records.store;
     let (counts, behind_limits) = (store.counts().await?, store.behind_limits().await?);
     let weights = counts.iter().map(|((pool, status), count)| (pool, *status, count.weight));
-    for (pool, slots) in needed_slots(weights, &behind_limits) {
+    let behind = behind_limits.iter().map(|(pool, load)| (pool, load.weight));
+    for (pool, slots) in needed_slots(weights, behind) {
         pools.entry(pool.to_string()).or_default().needed = slots;
     }
     for (pool, _) in counts.keys().filter(|(_, status)| *status != Status::Deleted) {

@@ -271,7 +271,7 @@ pub(crate) async fn rotate(
 #[utoipa::path(delete, path = "/v1/tokens/{key}", tag = "access", security(("token" = ["tokens:write"])),
     params(("key" = String, Path, description = "id or name")),
     responses((status = 204), (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 409, body = ProblemBody, description = "changed-too-often")))]
+    (status = 409, body = ProblemBody, description = "last-token, changed-too-often")))]
 pub(crate) async fn revoke(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -279,10 +279,39 @@ pub(crate) async fn revoke(
 ) -> Result<StatusCode, Problem> {
     params.finish()?;
     let now = manager.records.clock.now();
-    let id = find(&manager, &key).await?.id;
+    let token = find(&manager, &key).await?;
+    if is_last(&manager, &token, now).await? {
+        let detail = format!(
+            "the token {} is the last one that may create tokens: create another one first, such as with `everwatch token \
+             create NAME --role admin`, or set auth.bootstrap_token_file",
+            token.name
+        );
+        return Err(Problem::new(Code::LastToken, detail));
+    }
+    let id = token.id;
     let revoked = change(&manager, id.as_str(), |token| token.revoked(now)).await?;
     info!(token = %revoked.id, name = %revoked.name, "token revoked");
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whether nobody could create tokens without this one.
+async fn is_last(manager: &Manager, token: &access::Token, now: Timestamp) -> Result<bool, Problem> {
+    let settings = manager.accounts.settings();
+    if settings.bootstrap_token_file.is_some() || !settings.mtls_roles.is_empty() || settings.oidc.is_some() {
+        return Ok(false);
+    }
+    let accounts = manager.accounts.accounts();
+    let may_create = |it: &access::Token| {
+        let rights = accounts.role(&it.role).map(|role| it.rights(role.rights()));
+        it.origin == Origin::Created
+            && it.is_valid(now)
+            && rights.is_some_and(|rights| rights.permits(Verb::TokensWrite, Target::Deployment))
+    };
+    if !may_create(token) {
+        return Ok(false);
+    }
+    let tokens = manager.records.store.tokens().await?;
+    Ok(!tokens.iter().any(|it| it.id != token.id && may_create(it)))
 }
 
 /// The principal of this request, and what its role permits.

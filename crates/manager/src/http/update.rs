@@ -1,9 +1,9 @@
 //! Changes of definitions: by a merge patch (RFC 7396), or by a complete definition.
 
-use super::actions::act_on;
+use super::actions::{act_on, refused};
 use super::body::JsonBody;
 use super::caller;
-use super::creating::{check_kind, create_as};
+use super::creating::{check_kind, create_as, create_dry};
 use super::draft::{Draft, draft, merged, namespace_of, same_name};
 use super::etag::tag;
 use super::idempotency::Identity;
@@ -36,8 +36,9 @@ type Shared = State<Arc<Manager>>;
     request_body(content = ObserverPatch, content_type = "application/merge-patch+json"),
     params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or * for any"),
-    ("if-none-match" = Option<String>, Header, description = "*: only if no observer has this name")),
-    responses((status = 200, body = Observer, description = "changed, or nothing to change"),
+    ("if-none-match" = Option<String>, Header, description = "*: only if no observer has this name"),
+    ("dry_run" = Option<bool>, Query, description = "true: check the request, and change nothing")),
+    responses((status = 200, body = Observer, description = "changed, or nothing to change; with `dry_run`: what the observer would be"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found"),
     (status = 409, body = ProblemBody, description = "observer-deleted, finish-at-passed, changed-too-often"),
@@ -51,13 +52,27 @@ pub(crate) async fn patch(
     JsonBody(patch): JsonBody,
 ) -> Result<Response, Problem> {
     let namespace = params.namespace()?;
+    let save = Save::read(&mut params)?;
     params.finish()?;
     let patched = |row: &Row| {
         let body = serde_json::to_value(&row.definition)
             .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         draft(merged(body, &patch)?, own_names(row))
     };
-    change_into(&manager, (&namespace, &key), &precondition, patched).await
+    change_into(&manager, (&namespace, &key), (&precondition, save), patched).await
+}
+
+/// Whether a change is saved, or only checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Save {
+    Yes,
+    DryRun,
+}
+
+impl Save {
+    fn read(params: &mut Params) -> Result<Self, Problem> {
+        Ok(if params.parsed("dry_run")?.unwrap_or(false) { Self::DryRun } else { Self::Yes })
+    }
 }
 
 /// Changes an observer to what `draft_of` makes of it. Another change may come between the read and the save: then the draft
@@ -65,18 +80,27 @@ pub(crate) async fn patch(
 pub(super) async fn change_into(
     manager: &Arc<Manager>,
     (namespace, key): (&Namespace, &str),
-    precondition: &Precondition,
+    (precondition, save): (&Precondition, Save),
     draft_of: impl Fn(&Row) -> Result<Draft, Problem> + Send + Sync,
 ) -> Result<Response, Problem> {
     for _ in 0..crate::commit::CAS_TRIES {
         let row = find(&manager.records, (namespace, key)).await?;
         precondition.check(&row)?;
         let draft = draft_of(&row)?;
-        if let Some(changed) = apply(manager, &row, key, draft).await? {
-            return Ok((tag(&changed), Json(one(&manager.records, &changed).await?)).into_response());
+        if let Some(changed) = apply(manager, (&row, save), key, draft).await? {
+            return answer(manager, &changed, save).await;
         }
     }
     Err(contended(key))
+}
+
+/// The observer as it is now, or as it would be: that one has no ETag.
+async fn answer(manager: &Manager, row: &Row, save: Save) -> Result<Response, Problem> {
+    let observer = Json(one(&manager.records, row).await?);
+    Ok(match save {
+        Save::Yes => (tag(row), observer).into_response(),
+        Save::DryRun => observer.into_response(),
+    })
 }
 
 fn own_names(row: &Row) -> (&Namespace, &Name) {
@@ -91,8 +115,9 @@ fn contended(key: &str) -> Problem {
 #[utoipa::path(put, path = "/v1/observers/{key}", tag = "observers", security(("token" = ["observers:update"])), request_body = NewObserver,
     params(("key" = String, Path, description = "name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("if-match" = Option<String>, Header, description = "the ETag that the observer must have, or * for any"),
-    ("if-none-match" = Option<String>, Header, description = "*: only if no observer has this name")),
-    responses((status = 200, body = Observer, description = "changed, or nothing to change"),
+    ("if-none-match" = Option<String>, Header, description = "*: only if no observer has this name"),
+    ("dry_run" = Option<bool>, Query, description = "true: check the request, and change nothing; free slots and quotas are not checked")),
+    responses((status = 200, body = Observer, description = "changed, or nothing to change; with `dry_run`: what the observer would be"),
     (status = 201, body = Observer, description = "created"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 404, body = ProblemBody, description = "not-found (by id)"),
@@ -109,6 +134,7 @@ pub(crate) async fn put(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let namespace = namespace_of(params.given_namespace()?, &body)?;
+    let save = Save::read(&mut params)?;
     params.finish()?;
     let which = ObserverRef::parse(&key, &namespace).map_err(|error| {
         Problem::invalid(vec![FieldError { pointer: "/name".to_owned(), detail: error.to_string() }])
@@ -129,14 +155,17 @@ pub(crate) async fn put(
                 precondition.check_missing(name.as_str())?;
                 let draft = draft(body, (namespace, name))?;
                 same_name(&draft.definition, (namespace, name))?;
+                if save == Save::DryRun {
+                    return create_dry(&manager, draft).await;
+                }
                 let id = ObserverId(Uuid::now_v7());
                 return create_as(&manager, Identity::Fresh(id), draft).await;
             }
         };
         precondition.check(&row)?;
         let draft = draft(body.clone(), own_names(&row))?;
-        if let Some(changed) = apply(&manager, &row, &key, draft).await? {
-            return Ok((tag(&changed), Json(one(&manager.records, &changed).await?)).into_response());
+        if let Some(changed) = apply(&manager, (&row, save), &key, draft).await? {
+            return answer(&manager, &changed, save).await;
         }
     }
     Err(contended(&key))
@@ -145,7 +174,7 @@ pub(crate) async fn put(
 /// Changes `seen` to the draft; `None` if the row was changed in the meantime.
 async fn apply(
     manager: &Arc<Manager>,
-    seen: &Row,
+    (seen, save): (&Row, Save),
     key: &str,
     mut draft: Draft,
 ) -> Result<Option<Row>, Problem> {
@@ -164,6 +193,13 @@ async fn apply(
     if draft.definition.is_timed_unlike(&seen.definition) {
         let now = manager.records.clock.now();
         draft.definition.check_at(now).map_err(|error| Problem::invalid(vec![error]))?;
+    }
+    if save == Save::DryRun {
+        let mut row = seen.clone();
+        let now = manager.records.clock.now();
+        row.change_to(draft.definition, draft.paused, now, &manager.settings.row)
+            .map_err(|refusal| refused(seen, refusal))?;
+        return Ok(Some(row));
     }
     let mut stale = false;
     let act = |row: &mut Row, now: Timestamp, policy: &RowPolicy| -> Result<bool, Refusal> {

@@ -7,7 +7,7 @@ use super::lookup::find;
 use super::precondition::Precondition;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
-use super::update::change_into;
+use super::update::{Save, change_into};
 use crate::context::Manager;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -104,5 +104,5 @@ pub(crate) async fn revert(
     };
     let reverted = |_: &Row| Ok(Draft { definition: wanted.definition.clone(), paused: None });
     // By id: another observer may get the name meanwhile.
-    change_into(&manager, (&namespace, &row.id.to_string()), &precondition, reverted).await
+    change_into(&manager, (&namespace, &row.id.to_string()), (&precondition, Save::Yes), reverted).await
 }

@@ -21,6 +21,7 @@ use crate::context::Manager;
 use crate::context::freshness::WatermarkQueue;
 use crate::context::records::Records;
 use crate::context::revocations::Recipients;
+use crate::excused::Excused;
 use crate::fleet::{safe_mode, service_loss};
 use crate::metric;
 use crate::outgoing::spans;
@@ -251,7 +252,7 @@ async fn apply_runs(
             if let Some(run) = runs.iter().find(|run| row.is_behind(&run.report)) {
                 safe_mode::on_behind(&manager.records, &row, &run.report).await?;
             }
-            if fold(&manager.records, &mut row, runs) {
+            if fold(&manager.records, &manager.settings.excused, &mut row, runs) {
                 changes.push(RowChange { before, after: row, then: Then::Tell });
             } else {
                 same.push(row);
@@ -304,9 +305,9 @@ async fn pass_over(manager: &Manager, queue: &str, runs: &[&Run]) -> Result<(), 
     if parked.is_empty() { Ok(()) } else { manager.records.store.park(&parked).await }
 }
 
-fn fold(records: &Records, row: &mut Row, runs: &[&Run]) -> bool {
+fn fold(records: &Records, excused: &Excused, row: &mut Row, runs: &[&Run]) -> bool {
     let now = records.clock.now();
-    let mut changed = false;
+    let mut changed = row.excuse(|service| excused.contains(service));
     for run in runs {
         if run.told != RunSource::Event && row.repeats(run.service, &run.report) {
             continue;
@@ -320,7 +321,7 @@ fn fold(records: &Records, row: &mut Row, runs: &[&Run]) -> bool {
             }
         }
     }
-    changed
+    row.excuse(|service| excused.contains(service)) || changed
 }
 
 /// What follows the commit: answers and work queues.

@@ -3,6 +3,7 @@
 use super::gather::gather;
 use crate::RunError;
 use crate::context::Manager;
+use crate::events::late_ends;
 use crate::events::summaries::Summaries;
 use everwatch_store::Event;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>) -> Result<(), RunError> {
     let mut summaries = Summaries::default();
-    while let Some(batch) = next(&manager, &mut events, &summaries).await {
+    while let Some(mut batch) = next(&manager, &mut events, &summaries).await {
+        late_ends::correct(&mut batch);
         let batch = summaries.pass(batch, manager.records.clock.now());
         if batch.is_empty() {
             continue;
@@ -36,6 +38,7 @@ pub(crate) async fn run(manager: Arc<Manager>, mut events: mpsc::Receiver<Event>
     while let Ok(event) = events.try_recv() {
         rest.push(event);
     }
+    late_ends::correct(&mut rest);
     let now = manager.records.clock.now();
     let mut rest = summaries.pass(rest, now);
     rest.extend(summaries.end(now));

@@ -366,8 +366,20 @@ async fn the_first_token_on_loopback_is_that_of_an_administrator() {
     let admin = stage.send("POST", "/v1/tokens", Some(&admin)).await.read::<CreatedToken>(201).token;
     stage.send("GET", "/v1/observers", None).await.refused(401, "no-valid-token");
     stage.send("GET", "/livez", None).await.read::<Value>(200);
+    // Nobody could create another one.
+    stage.sent_by(&admin, "DELETE", "/v1/tokens/boss", None).await.refused(409, "last-token");
+    let body = json!({ "name": "second", "role": "viewer" });
+    stage.sent_by(&admin, "POST", "/v1/tokens", Some(&body)).await.read::<CreatedToken>(201);
+    stage.sent_by(&admin, "DELETE", "/v1/tokens/boss", None).await.refused(409, "last-token");
+    let body = json!({ "name": "third", "role": "admin" });
+    let third = stage.sent_by(&admin, "POST", "/v1/tokens", Some(&body)).await.read::<CreatedToken>(201);
     assert_eq!(stage.sent_by(&admin, "DELETE", "/v1/tokens/boss", None).await.status, StatusCode::NO_CONTENT);
-    // It does not open again by itself.
+    stage.sent_by(&third.token, "DELETE", "/v1/tokens/third", None).await.refused(409, "last-token");
+    // It does not open again by itself, not even when the last token has ended.
+    let (store, now) = (&stage.manager.records.store, stage.manager.records.clock.now());
+    for token in store.tokens().await.unwrap() {
+        assert!(store.change_token(&token, &token.revoked(now)).await.unwrap());
+    }
     stage.send("GET", "/v1/observers", None).await.refused(401, "no-valid-token");
     stage.manager.accounts.refresh(stage.manager.records.store.as_ref()).await.unwrap();
     stage.send("GET", "/v1/observers", None).await.refused(401, "no-valid-token");

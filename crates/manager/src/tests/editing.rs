@@ -54,6 +54,9 @@ async fn an_observer_is_paused_resumed_and_restarted() {
     assert_eq!(stage.act("restart").await.status, StatusCode::ACCEPTED);
     service.stop(second).await;
     let third = service.run(&stage, 3).await;
+    // It would come back.
+    stage.act("move").await.refused(409, "service-without-room");
+    let _other = stage.named_service("other", 2).await;
     // A client that always says what it sends may send nothing.
     assert_eq!(stage.send("POST", "/v1/observers/a/move", Some("")).await.status, StatusCode::ACCEPTED);
     // Another pool is another queue.
@@ -255,4 +258,39 @@ async fn changes_that_arrive_together_are_all_made_once() {
     assert!(statuses.iter().all(StatusCode::is_success), "{statuses:?}");
     let labelled: Observer = stage.send("GET", "/v1/observers/o0", None).await.read(200);
     assert_eq!(labelled.labels.len(), 20, "no change hides another");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_checks_as_the_request_does_and_changes_nothing() {
+    let stage = Stage::new().await;
+    let _service = stage.service(2).await;
+    let dry = async |method: &str, path: &str, body: &Value| {
+        stage.send(method, &format!("{path}?dry_run=true"), Some(&body.to_string())).await
+    };
+    let a = json!({"kind": "ticker", "name": "a", "spec": {"every": "3s"}});
+    let would = dry("POST", "/v1/observers", &a).await.read::<Observer>(200);
+    assert_eq!((would.name.as_str(), would.spec["every"].as_str()), ("a", Some("3s")));
+    let would = dry("PUT", "/v1/observers/a", &a).await.read::<Observer>(200);
+    assert_eq!(would.pool, "default");
+    stage.get("/v1/observers/a").await.refused(404, "not-found");
+    for (wrong, status, code) in [
+        (json!({"kind": "ticker", "spec": {"evry": "3s"}}), 422, "invalid"),
+        (json!({"kind": "ticker", "prioritty": 1}), 422, "invalid"),
+        (json!({"kind": "camera"}), 422, "no-service-for-kind"),
+        (json!({"kind": "ticker", "namespace": "nowhere"}), 422, "namespace-unknown"),
+    ] {
+        dry("POST", "/v1/observers", &wrong).await.refused(status, code);
+    }
+
+    stage.create(a.clone()).await;
+    dry("POST", "/v1/observers", &a).await.refused(409, "name-exists");
+    let changed = json!({"kind": "ticker", "spec": {"every": "5s"}, "desired": "paused"});
+    for (method, body) in [("PUT", &changed), ("PATCH", &json!({"spec": {"every": "5s"}}))] {
+        let answer = dry(method, "/v1/observers/a", body).await;
+        assert_eq!(answer.read::<Observer>(200).spec["every"], "5s", "{method}");
+    }
+    dry("PATCH", "/v1/observers/a", &json!({"spec": {"every": "soon"}})).await.refused(422, "invalid");
+    let it = stage.read::<Observer>("/v1/observers/a").await;
+    assert_eq!((it.spec["every"].as_str(), it.definition_version), (Some("3s"), 1));
+    assert_eq!(it.desired, Desired::Running);
 }

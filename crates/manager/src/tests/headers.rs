@@ -37,6 +37,30 @@ async fn every_response_names_its_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_who_types_the_path_of_a_page_gets_the_page() {
+    let stage = Stage::new().await;
+    let person = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    for (path, page) in
+        [("/observers", "/#/observers"), ("/observers/a%20b?tab=runs", "/#/observers/a%20b?tab=runs")]
+    {
+        let answer = stage.raw(path, &person).await;
+        assert_eq!(
+            (answer.status(), answer.headers()["location"].to_str().unwrap()),
+            (StatusCode::SEE_OTHER, page)
+        );
+    }
+    for (path, headers) in
+        [("/observers", &[][..]), ("/observers", &[("accept", "*/*")]), ("/v1/nothing", &person)]
+    {
+        let answer = stage.raw(path, headers).await;
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
+        let body = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        let problem: everwatch_api::ProblemBody = serde_json::from_slice(&body).unwrap();
+        assert_eq!(problem.code, "no-such-route", "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn caches_keep_nothing_unasked() {
     let stage = Stage::new().await;
     stage.create(json!({"name": "o", "kind": "ticker", "on_full": "queue"})).await;

@@ -1,7 +1,7 @@
 //! Health over HTTP: beside the status, as a filter, in totals and metrics, and in what the doctor finds.
 
 use super::*;
-use everwatch_api::{Finding, Outcomes, Stats};
+use everwatch_api::{Finding, ObserverCounts, Outcomes, Stats};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 
@@ -62,6 +62,7 @@ async fn a_crash_loop_is_seen_wherever_one_looks() {
     assert_eq!(stage.names("reason_code=recently-failed").await, ["loops"]);
     // The filter finds what the answers show.
     let all = stage.read::<Listed<Observer>>("/v1/observers").await.items;
+    let all_number = all.len() as u64;
     for code in all.iter().filter_map(|it| it.reason_code) {
         let alike = all.iter().filter(|it| it.reason_code == Some(code));
         let alike: Vec<&str> = alike.map(|it| it.name.as_str()).collect();
@@ -76,6 +77,14 @@ async fn a_crash_loop_is_seen_wherever_one_looks() {
     let stats: Stats = stage.read("/v1/stats").await;
     let expected = json!({"running": 1, "restarting": 1, "waiting": 2, "moving": 0, "stopping": 0});
     assert_eq!(json!(stats.health), expected);
+    let counts: ObserverCounts = stage.read("/v1/observers:counts").await;
+    assert_eq!((json!(counts.health), counts.total), (expected, all_number));
+    let counts: ObserverCounts = stage.read("/v1/observers:counts?pool=gpu").await;
+    assert_eq!((counts.total, counts.health["waiting"], counts.health["running"]), (1, 1, 0));
+    assert_eq!(counts.observers["Created"], 1);
+    assert!(!counts.observers.contains_key("Deleted"), "{counts:?}");
+    let refused = stage.get("/v1/observers:counts?health=running").await.refused(400, "bad-query");
+    assert!(refused.detail.contains("health"), "{refused:?}");
     let pool: everwatch_api::Pool = stage.read("/v1/pools/gpu").await;
     assert_eq!(json!(pool.health), json!({"waiting": 1}));
 

@@ -78,7 +78,7 @@ async fn the_newest_lines_are_read_and_those_after_one() {
     api.until_status("o", "Paused").await;
     let paused: Logs = api.read(PATH).await;
     assert_eq!(paused.items.len(), 3);
-    assert!(paused.reason.starts_with("the observer is Paused"), "{paused:?}");
+    assert!(paused.reason.starts_with("the observer is paused"), "{paused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,11 +124,11 @@ async fn follow_a_move(stage: &Stage) {
     if said.starts_with("service a is gone") {
         said = events.next().await.unwrap().2;
     }
-    assert_eq!(said, "moved to service b (epoch 1.1)");
+    assert_eq!(said, "moved to b (epoch 1.1)");
     assert_eq!(events.expect("line", "five").await, "1.1.1");
     // One who was away meanwhile.
     let mut resumed = Events::of(api, &format!("{PATH}?follow=true&after={third}")).await;
-    resumed.expect("note", "moved to service b (epoch 1.1)").await;
+    resumed.expect("note", "moved to b (epoch 1.1)").await;
     resumed.expect("line", "five").await;
     api.call("POST", "/v1/observers/o/restart", None).await;
     wait_for("it to run again", || async {
@@ -144,12 +144,12 @@ async fn follow_a_move(stage: &Stage) {
             (_, id, text) => break assert_eq!((&*id, &*text), ("2.0.1", "six")),
         }
     }
-    assert_eq!(notes.last().unwrap(), "runs again on service b (epoch 2.0)");
+    assert_eq!(notes.last().unwrap(), "runs again on b (epoch 2.0)");
     api.call("DELETE", "/v1/observers/o?wait=10s", None).await;
     loop {
         let (word, _, text) = events.next().await.unwrap();
         if word == "end" {
-            break assert_eq!(text, "the observer is Deleted and does not run");
+            break assert_eq!(text, "the observer is deleted and does not run");
         }
     }
     assert_eq!(events.next().await, None);

@@ -30,6 +30,7 @@ use crate::{Context, Error, Exit, Observer, Readiness};
 use channel::Channel;
 use checks::{Live, Ready, Rules};
 use ending::{After, ExitMeaning, Restart, Restarts};
+use helper::NOT_STARTED;
 use output::Output;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -100,7 +101,11 @@ fn lines_per_second() -> Count<1, 1_000_000> {
 /// How one start of the program ended.
 enum Ended {
     Stopped,
-    Exited(ExitStatus),
+    Exited {
+        status: ExitStatus,
+        /// Why the program could not be started.
+        not_started: Option<String>,
+    },
     Unhealthy(String),
 }
 
@@ -131,18 +136,20 @@ impl Observer for Exec {
             match self.once((&spawner, &rules), channel.as_ref(), &ctx).await? {
                 Ended::Stopped => return Ok(Exit::Done),
                 Ended::Unhealthy(reason) => return Err(reason.into()),
-                Ended::Exited(status) => match ending::after(status, self.restart, &self.exit_codes) {
-                    After::Done => return Ok(Exit::Done),
-                    After::Failed(reason) => return Ok(Exit::Failed(reason)),
-                    After::Retry(error) => return Err(error.into()),
-                    After::StartAgain => {
-                        let pause = restarts.pause(tokio::time::Instant::now());
-                        ctx.log(&ending::announcement(pause, self.restarts_per_minute.get()));
-                        if ctx.until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-                            return Ok(Exit::Done);
+                Ended::Exited { status, not_started } => {
+                    match ending::after(status, self.restart, &self.exit_codes) {
+                        After::Done => return Ok(Exit::Done),
+                        After::Failed(reason) => return Ok(Exit::Failed(not_started.unwrap_or(reason))),
+                        After::Retry(error) => return Err(not_started.unwrap_or(error).into()),
+                        After::StartAgain => {
+                            let pause = restarts.pause(tokio::time::Instant::now());
+                            ctx.log(&ending::announcement(pause, self.restarts_per_minute.get()));
+                            if ctx.until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                                return Ok(Exit::Done);
+                            }
                         }
                     }
-                },
+                }
             }
         }
     }
@@ -161,7 +168,11 @@ impl Exec {
         let watched = {
             let watching = rules.watch(&output, channel, ctx);
             tokio::select! {
-                status = family.ended() => return Ok(Ended::Exited(status?)),
+                status = family.ended() => {
+                    let status = status?;
+                    let not_started = output.not_started().filter(|_| status.code() == Some(NOT_STARTED));
+                    return Ok(Ended::Exited { status, not_started });
+                }
                 () = ctx.cancelled() => Ended::Stopped,
                 reason = watching => Ended::Unhealthy(reason),
             }

@@ -7,7 +7,9 @@ use everwatch_core::record::bursts::Burst;
 use everwatch_core::record::events::EventKind;
 
 fn event(number: u128, kind: EventKind) -> Event {
-    let named = |id: Uuid| Some(Named { id, name: format!("n-{number} \u{0}") });
+    let named = |id: Uuid| {
+        Some(Named { id, name: format!("n-{number} \u{0}"), namespace: Namespace::new("team").ok() })
+    };
     Event {
         id: 0,
         at: Timestamp(NOW.0 + i64::try_from(number).unwrap()),
@@ -131,7 +133,7 @@ pub async fn details_are_listed_for_their_observer_and_counted_apart(store: &dyn
     let of = |number, detail| Event { detail, ..event(number, EventKind::Started) };
     let burst = Burst { count: 3, since: NOW, until: Timestamp(NOW.0 + 9), moves: None };
     let summary =
-        Event { burst: Some(burst), from: Some(Named { id: id(9).0, name: "b".into() }), ..of(6, false) };
+        Event { burst: Some(burst), from: Some(Named::service(ServiceId(id(9).0), "b")), ..of(6, false) };
     let all = [of(1, false), of(2, true), of(3, true), of(4, true), of(5, false), summary.clone()];
     store.record(&all).await.unwrap();
     let (single, observer) =

@@ -4,7 +4,7 @@ use super::*;
 use crate::port::{Admission, Decided, LimitCounts, LimitDeleted, LimitsLookedAt};
 use everwatch_core::capacity::admission::Offers;
 use everwatch_core::capacity::limits::Limit;
-use everwatch_core::capacity::supply::Supply;
+use everwatch_core::capacity::supply::{Load, Supply};
 use everwatch_core::id::{Kind, LimitKey, LimitPattern, Pool};
 use std::collections::BTreeMap;
 
@@ -124,7 +124,8 @@ pub async fn a_place_is_free_once_the_message_is_gone(store: &dyn Store) {
         users.into_iter().map(|it| it.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!((users(false).await.join(" "), users(true).await.join(" ")), ("o1 o2".into(), "o3 o4".into()));
-    assert_eq!(store.behind_limits().await.unwrap(), BTreeMap::from([(Pool::default(), 2)]));
+    let load = Load { number: 2, weight: 2 };
+    assert_eq!(store.behind_limits().await.unwrap(), BTreeMap::from([(Pool::default(), load)]));
     assert!(!store.waiting_pools().await.unwrap().limits_changed);
 
     change(store, 1, |row| hear(row, 1, 1, RunEvent::Completed)).await;

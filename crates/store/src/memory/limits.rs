@@ -7,6 +7,7 @@ use crate::port::{
 };
 use async_trait::async_trait;
 use everwatch_core::capacity::limits::{KeyCount, KeyCounts, Limit, limit_of};
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{LimitKey, LimitPattern, Pool};
 use everwatch_core::record::row::{Row, Use};
@@ -116,14 +117,15 @@ impl Limits for MemoryStore {
         let shown = |row: &Row| LimitUse { id: row.id, name: row.definition.name.clone() };
         Ok(rows.into_iter().take(most).map(shown).collect())
     }
-    async fn behind_limits(&self) -> Result<BTreeMap<Pool, u64>, StoreError> {
+    async fn behind_limits(&self) -> Result<BTreeMap<Pool, Load>, StoreError> {
         let tables = self.tables();
-        let mut numbers = BTreeMap::new();
+        let mut loads: BTreeMap<Pool, Load> = BTreeMap::new();
         for kept in tables.observers.values().filter(|kept| kept.row.is_behind_limit()) {
-            *numbers.entry(kept.row.definition.pool.clone()).or_default() +=
-                u64::from(kept.row.definition.weight);
+            let load = loads.entry(kept.row.definition.pool.clone()).or_default();
+            load.number += 1;
+            load.weight += u64::from(kept.row.definition.weight);
         }
-        Ok(numbers)
+        Ok(loads)
     }
     async fn limit_count(&self) -> Result<u64, StoreError> {
         Ok(self.tables().limits.values().filter(|limit| limit.is_listed()).count() as u64)

@@ -3,6 +3,7 @@
 use super::StoreError;
 use async_trait::async_trait;
 use everwatch_core::capacity::limits::Limit;
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{LimitKey, LimitPattern, Name, ObserverId, Pool};
 use everwatch_core::record::row::Row;
@@ -68,8 +69,8 @@ pub trait Limits: Send + Sync + 'static {
         waits: bool,
         most: usize,
     ) -> Result<Vec<LimitUse>, StoreError>;
-    /// The slots that the observers of each pool take which wait for places of limits.
-    async fn behind_limits(&self) -> Result<BTreeMap<Pool, u64>, StoreError>;
+    /// The observers of each pool that wait for places of limits.
+    async fn behind_limits(&self) -> Result<BTreeMap<Pool, Load>, StoreError>;
     /// Creates or replaces a limit; returns whether it is new. Refused beyond [`LIMITS_MAX`] limits.
     async fn put_limit(&self, limit: &Limit) -> Result<bool, StoreError>;
     /// Deletes a limit that no observer needs.

@@ -9,6 +9,7 @@ use crate::limit_uses::{StoredLimit, after_key, by_pool, counts, excess, forward
 use crate::port::{Change, LIMITS_MAX, LimitCounts, LimitDeleted, LimitUse, LimitsLookedAt, StoreError};
 use crate::unreadable::{Ledger, StoredObserver};
 use everwatch_core::capacity::limits::{Limit, MAX_MAX, limit_of};
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{LimitKey, LimitPattern, Pool};
 use everwatch_core::record::row::Row;
@@ -79,8 +80,8 @@ pub(super) async fn users(
     query.fetch_all(pool).await.map_err(failure)?.into_iter().map(shown).collect()
 }
 
-pub(super) async fn behind(pool: &SqlitePool) -> Result<BTreeMap<Pool, u64>, StoreError> {
-    let behind = "SELECT pool, SUM(weight) FROM observer_states
+pub(super) async fn behind(pool: &SqlitePool) -> Result<BTreeMap<Pool, Load>, StoreError> {
+    let behind = "SELECT pool, COUNT(*), SUM(weight) FROM observer_states
             WHERE id IN (SELECT observer_id FROM limit_uses WHERE how = 'behind') GROUP BY pool";
     by_pool(sqlx::query_as(behind).fetch_all(pool).await.map_err(failure)?)
 }

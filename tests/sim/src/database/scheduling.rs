@@ -7,6 +7,7 @@ use everwatch_core::capacity::admission::PoolOffers;
 use everwatch_core::capacity::limits::Limit;
 use everwatch_core::capacity::namespace::{NamespaceRow, NamespaceSettings};
 use everwatch_core::capacity::rate::{Rate, RateRow};
+use everwatch_core::capacity::supply::Load;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{
     BatchId, BatchRef, LimitKey, LimitPattern, Name, Namespace, ObserverId, Pool, RateKey, RolloutRef,
@@ -166,7 +167,7 @@ impl Limits for RemoteStore {
     ) -> Result<Vec<LimitUse>, StoreError> {
         self.operation(Access::Read, self.memory().limit_users(key, waits, most)).await
     }
-    async fn behind_limits(&self) -> Result<BTreeMap<Pool, u64>, StoreError> {
+    async fn behind_limits(&self) -> Result<BTreeMap<Pool, Load>, StoreError> {
         self.operation(Access::Read, self.memory().behind_limits()).await
     }
     async fn put_limit(&self, limit: &Limit) -> Result<bool, StoreError> {

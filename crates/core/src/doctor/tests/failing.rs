@@ -1,6 +1,7 @@
 //! Findings about observers that fail, and about services that do not come back.
 
 use super::*;
+use crate::record::observed::{Settled, Settlement};
 
 fn looping(name: &str, attempts: u32) -> Row {
     let mut row = running(name, at(0), now());
@@ -46,6 +47,13 @@ fn failed_observers_are_counted_and_the_first_five_are_named() {
     let findings = diagnosed(|facts| fleet(facts).failed = SomeRows { total: 12, rows });
     assert_eq!((findings.len(), findings[0].code), (1, "failed"));
     assert_eq!(findings[0].what, "12 observers failed: o1, o2, o3, o4, o5 and 7 more");
+    assert!(findings[0].why.ends_with("the error of the first one is: not known"), "{findings:?}");
+    let mut row = looping("o1", 2);
+    let how = Settlement::Failed { error: "its services died".to_owned(), attempts: 2 };
+    let key = Key { acquisitions: 0, seq: 2 };
+    row.observed.settled = Some(Settled { key, service: ServiceId(Uuid::from_u128(1)), at: now(), how });
+    let findings = diagnosed(|facts| fleet(facts).failed = SomeRows { total: 1, rows: vec![row] });
+    assert!(findings[0].why.ends_with("the error is: its services died"), "{findings:?}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ const OLDEST: usize = 1000;
 
 /// All facts that are available now.
 pub(crate) async fn facts(manager: &Manager) -> Facts {
-    let asked = tokio::time::timeout(WITHIN, fleet(&manager.records)).await;
+    let asked = tokio::time::timeout(WITHIN, fleet(manager)).await;
     let fleet = match asked {
         Ok(Ok(fleet)) => Ok(fleet),
         Ok(Err(error)) => Err(error.to_string()),
@@ -47,6 +47,7 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
             listen: Some(manager.settings.listen),
             tls: manager.settings.tls.is_some(),
             database: manager.settings.database.clone(),
+            refused_max: manager.settings.row.refused_max,
             state_lag: manager.freshness.state_lag(),
             lost_events: manager.records.events.lost(),
             clock_ahead_ms: manager.records.clock.ahead_ms(),
@@ -58,11 +59,12 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
     }
 }
 
-async fn fleet(records: &Records) -> Result<FleetFacts, StoreError> {
+async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
+    let (records, excused) = (&manager.records, &manager.settings.excused);
     let services = records.services(Duration::ZERO).await?;
     let mut registered_lately = records.store.services(records.clock.now().minus(LATELY)).await?.rows;
     let mut ended_lately = registered_lately.clone();
-    ended_lately.retain(|service| service.end.is_some());
+    ended_lately.retain(|service| service.end.is_some() && !excused.contains(service.id));
     registered_lately.retain(|service| records.clock.now().since(service.registered_at) < LATELY);
     let safe_mode = safe_mode::read(records).await?;
     let mut facts = FleetFacts {
@@ -83,7 +85,8 @@ async fn fleet(records: &Records) -> Result<FleetFacts, StoreError> {
     };
     let (counts, behind_limits) = (records.store.counts().await?, records.store.behind_limits().await?);
     let weights = counts.iter().map(|((pool, status), count)| (pool, *status, count.weight));
-    facts.needed = needed_slots(weights, &behind_limits);
+    let behind = behind_limits.iter().map(|(pool, load)| (pool, load.weight));
+    facts.needed = needed_slots(weights, behind);
     Ok(facts)
 }
 

@@ -144,10 +144,12 @@ impl Follower {
         if row.holder().is_some() {
             self.waits.clear();
             self.on_run(service, run);
-        } else {
-            self.wait_for(standing(row));
         }
         self.ready.extend(now.into_iter().map(|line| LogItem::Line(LogLine::of(line))));
+        // Its newest run has ended: the reason follows the last line of that run.
+        if row.holder().is_none() && !lines.more {
+            self.wait_for(standing(row));
+        }
         self.after = last.or(self.after).or(Some(BEGINNING));
     }
 
@@ -157,7 +159,7 @@ impl Follower {
         if before.is_some_and(|before| before != run && before != BEGINNING.epoch) {
             let stays = self.run.as_ref().is_some_and(|(known, _)| *known == service);
             let word = if stays { "runs again on" } else { "moved to" };
-            self.note(format!("{word} service {} (epoch {run})", service.name));
+            self.note(format!("{word} {} (epoch {run})", service.name));
         }
         self.run = Some((service, run));
     }

@@ -172,7 +172,11 @@ mod tests {
             epoch_string: epoch.to_string(),
             generation: 3,
             acquisitions,
-            service: service.map(|id| NamedThing { id: Uuid::from_u128(id), name: "a".to_owned() }),
+            service: service.map(|id| NamedThing {
+                id: Uuid::from_u128(id),
+                name: "a".to_owned(),
+                namespace: None,
+            }),
             started_at: Timestamp(1),
             ended_at: None,
             ended: None,

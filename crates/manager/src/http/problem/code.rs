@@ -93,6 +93,7 @@ codes! {
     RebalanceRunning = SERVICE_UNAVAILABLE, "rebalance-running", "a rebalance has not settled yet", retry after 5;
     TooManyTokens = CONFLICT, "too-many-tokens", "there are too many tokens";
     TokenNotValid = CONFLICT, "token-not-valid", "the token cannot be rotated";
+    LastToken = CONFLICT, "last-token", "nobody could create tokens without this one";
     NoSession = CONFLICT, "no-session", "not possible in this session";
     TooManyRoles = CONFLICT, "too-many-roles", "there are too many roles";
     RoleInUse = CONFLICT, "role-in-use", "the role is in use";

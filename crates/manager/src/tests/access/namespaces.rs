@@ -1,7 +1,7 @@
 //! Two teams with a namespace each: neither sees, touches or learns anything of the other.
 
 use super::*;
-use everwatch_api::{Batch, Namespace, Timeline};
+use everwatch_api::{Batch, Namespace, ObserverCounts, Timeline};
 use everwatch_core::record::reason::ReasonCode;
 
 impl Stage {
@@ -75,6 +75,15 @@ async fn every_route_stays_within_the_namespace_of_the_token() {
             }
             path if path.starts_with("/v1/batches/{key}") => {
                 [batch.id.to_string(), "reports?namespace=b".to_owned()]
+            }
+            "/v1/observers:counts" => {
+                for token in [&ann, &by_role] {
+                    let uri = format!("{path}?namespace=b");
+                    let counts = stage.sent_by(token, &method, &uri, None).await.read::<ObserverCounts>(200);
+                    assert_eq!(counts.total, 0, "{counts:?}");
+                    routes += 1;
+                }
+                continue;
             }
             path if path == "/v1/observers" && method == "DELETE" || path.starts_with("/v1/observers:") => {
                 // The filters of the routes for many observers find nothing.

@@ -28,7 +28,9 @@ pub(super) const TERMINATE: u8 = b'T';
 /// The exit code of a helper whose program was killed by SIGKILL, in the way of shells.
 const KILLED: i32 = 128 + 9;
 /// The exit code of a helper that could not start its program.
-const NOT_STARTED: i32 = 127;
+pub(super) const NOT_STARTED: i32 = 127;
+/// What it says then, between the program and the reason.
+const NOT_STARTED_TEXT: &str = " could not be started: ";
 /// The last signal there is.
 const LAST_SIGNAL: i32 = 64;
 
@@ -114,11 +116,16 @@ pub fn run_helper_if_asked() {
     let code = helped.unwrap_or_else(|error| {
         let program = std::env::args().nth(1).unwrap_or_default();
         // The service logs its children's standard error.
-        let said = format!("{program} could not be started: {error}\n");
+        let said = format!("{program}{NOT_STARTED_TEXT}{error}\n");
         let _nowhere = std::io::stderr().write_all(said.as_bytes());
         NOT_STARTED
     });
     std::process::exit(code)
+}
+
+/// Whether a helper says with this line of its standard error that it could not start its program.
+pub(super) fn is_not_started(line: &str) -> bool {
+    line.contains(NOT_STARTED_TEXT)
 }
 
 /// What a helper has started: the program, or the inner helper with the pipe to it.

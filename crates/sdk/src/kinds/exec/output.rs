@@ -1,6 +1,6 @@
 //! The output of a program: a limited number of lines per second goes to the log of its observer.
 
-use super::lines::Lines;
+use super::{helper, lines::Lines};
 use crate::Context;
 use crate::tasks::logs::OUTPUT;
 use everwatch_core::wire::logs::Stream;
@@ -49,13 +49,15 @@ struct State {
     /// Whether the line that tells readiness was printed.
     is_ready: bool,
     newest: String,
+    /// What the helper says if it cannot start the program.
+    not_started: Option<String>,
 }
 
 impl Output {
     pub(super) fn new(ctx: Context, lines_per_second: u32, ready_line: Option<Pattern>) -> Self {
         let now = Instant::now();
         let limit = LineLimit::new(lines_per_second, now);
-        let state = State { limit, heard: now, is_ready: false, newest: String::new() };
+        let state = State { limit, heard: now, is_ready: false, newest: String::new(), not_started: None };
         Self { ctx, state: Mutex::new(state), ready_line, was_ready: Notify::new(), is_quiet: false }
     }
     /// For a command that checks a program: only its newest line is kept.
@@ -77,6 +79,10 @@ impl Output {
     pub(super) fn newest(&self) -> String {
         self.lock().newest.clone()
     }
+    /// Why the program could not be started.
+    pub(super) fn not_started(&self) -> Option<String> {
+        self.lock().not_started.clone()
+    }
     /// Resolves once the line that tells readiness was printed.
     pub(super) async fn ready(&self) {
         loop {
@@ -95,6 +101,9 @@ impl Output {
         if self.is_quiet {
             text.as_ref().clone_into(&mut state.newest);
             return;
+        }
+        if stream == Stream::Stderr && helper::is_not_started(&text) {
+            state.not_started = Some(text.to_string());
         }
         let is_ready = !state.is_ready && self.ready_line.as_ref().is_some_and(|pattern| pattern.fits(&text));
         state.is_ready |= is_ready;

@@ -1,0 +1,47 @@
+//! How many observers match a filter, by health and by status.
+
+use super::filter::filter;
+use super::problem::Problem;
+use super::query::{Params, bad};
+use crate::context::Manager;
+use axum::Json;
+use axum::extract::State;
+use everwatch_api::ObserverCounts;
+use everwatch_core::record::health::Health;
+use everwatch_core::record::status::Status;
+use everwatch_store::{Filter, StoreError};
+use std::sync::Arc;
+
+/// Count the observers that match a filter, by health and by status.
+#[utoipa::path(get, path = "/v1/observers:counts", tag = "observers", security(("token" = ["observers:read"])), params(
+    ("reason_code" = Option<String>, Query, description = "one or several, comma-separated"),
+    ("kind" = Option<String>, Query), ("namespace" = Option<String>, Query, description = "observers of this namespace"), ("pool" = Option<String>, Query),
+    ("service" = Option<String>, Query, description = "id or name of the holder"),
+    ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
+    ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match"),
+    ("q" = Option<String>, Query, description = "part of the name")),
+    responses((status = 200, body = ObserverCounts)))]
+pub(crate) async fn count(
+    State(manager): State<Arc<Manager>>,
+    mut params: Params,
+) -> Result<Json<ObserverCounts>, Problem> {
+    let filter = filter(&manager.records, &mut params).await?;
+    params.finish()?;
+    let given = [("status", !filter.status.is_empty()), ("health", !filter.health.is_empty())];
+    if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
+        return Err(bad(name, "the answer has the count of each: remove it"));
+    }
+    let total = async |filter: Filter| -> Result<u64, StoreError> {
+        Ok(manager.records.store.list(&filter, None, 1).await?.total)
+    };
+    let mut counts = ObserverCounts { total: total(filter.clone()).await?, ..ObserverCounts::default() };
+    for health in Health::ALL {
+        let number = total(Filter { health: vec![health], ..filter.clone() }).await?;
+        counts.health.insert(health.to_string(), number);
+    }
+    for status in Status::ALL.into_iter().filter(|status| *status != Status::Deleted) {
+        let number = total(Filter { status: vec![status], ..filter.clone() }).await?;
+        counts.observers.insert(status.to_string(), number);
+    }
+    Ok(Json(counts))
+}
