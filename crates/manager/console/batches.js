@@ -12,7 +12,7 @@ const STATUSES = ["Scheduled", "Created", "Processing", "Paused", "OnDeleting", 
 const path = (key) => `/v1/batches/${encodeURIComponent(key)}`;
 const link = (it) => h("a", { href: `#/batches/${encodeURIComponent(it.id)}` }, it.name);
 const told = (it) => STATUSES.filter((name) => it.counts[name] > 0).map((name) => `${number(it.counts[name])} ${word(name)}`).join(", ");
-const progress = (it) => bar(it.settled, it.members, `${number(it.settled)} of ${counted(it.members, "observer")} ended`);
+const progress = (it) => bar(it.settled, it.members, `${number(it.settled)} of ${counted(it.members, "observer")} ended`, false);
 const rate = (it) => it.rate_per_minute === null ? "unknown" : `${it.rate_per_minute} a minute`;
 
 const ORDERS = {
@@ -46,7 +46,7 @@ const drawAll = ({ items, total }) => [
     { title: "Failed", class: "n", cell: (it) => number(it.counts.Failed) },
     { title: "Time left", class: "n", cell: (it) => it.time_left ?? "" },
     { title: "Created", class: "n when", cell: (it) => time(it.created_at) },
-    { title: "Reason", class: "text", cell: (it) => it.reason },
+    { title: "Reason", class: "text", isSecond: true, cell: (it) => it.reason },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The newest ${number(items.length)} of ${number(total)} batches are shown.`) : null,
 ];
@@ -67,7 +67,7 @@ function membersPanel({ it, members }, route, context) {
       { title: "Observer", class: "name", cell: observerLink },
       { title: "Status", cell: (row) => state(row.status) },
       { title: "Result", class: "text", cell: (row) => row.result === null ? "" : JSON.stringify(row.result) },
-      { title: "Error", class: "text", cell: (row) => row.error },
+      { title: "Error", class: "text", isSecond: true, cell: (row) => row.error },
     ], members.items),
     params.get("cursor") || members.next_cursor ? pager(["First", "Next"], members.next_cursor, route, context) : null);
 }

@@ -110,11 +110,11 @@ function draw(data, route, context) {
     filters(data, params, context),
     items.length === 0 ? nothing(data, isFiltered, clear) : table("Events", [
       { title: "When", class: "when", cell: (it) => time(it.at) },
-      { title: "Event", cell: (it) => what(it.type) },
+      { title: "Event", isHead: true, cell: (it) => what(it.type) },
       { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
       { title: "Service", cell: (it) => it.service?.name ?? "" },
       { title: "Gap", class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it))) },
-      { title: "Cause", class: "text", cell: (it) => dated(it.text) },
+      { title: "Cause", class: "text", isSecond: true, cell: (it) => dated(it.text) },
       { title: "By", cell: (it) => asker(it.by) },
     ], items),
     pager(["Newest", "Older"], next, route, context, "Older events: not live"),

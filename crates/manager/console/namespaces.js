@@ -4,8 +4,9 @@ import { askChange } from "./ask-sent.js";
 import { confirm } from "./ask.js";
 import { asWhole } from "./create-check.js";
 import { h } from "./dom.js";
+import { rowActions } from "./row-actions.js";
 import { may, readable } from "./session.js";
-import { bar, number, smallButton, table } from "./show.js";
+import { bar, number, table } from "./show.js";
 import { newToken } from "./tokens.js";
 
 const path = (name) => `/v1/namespaces/${encodeURIComponent(name)}`;
@@ -40,10 +41,10 @@ async function remove(it, context) {
 
 const used = (count, most) => (most ? [`${number(count)} of ${number(most)}`, bar(count, most, `${number(count)} of ${number(most)}`)] : number(count));
 
-const actions = (it, roles, context) => [
-  may("tokens:write") ? smallButton("New token", `New token for ${it.name}`, () => newToken(roles, context, it.name)) : null,
-  may("namespaces:write") ? smallButton("Edit", `Edit ${it.name}`, () => edit(it, [], context)) : null,
-  may("namespaces:write") && it.name !== "default" ? smallButton("Delete", `Delete ${it.name}`, () => remove(it, context), true) : null];
+const actions = (it, roles, context) => rowActions(`namespace ${it.name}`, [
+  may("tokens:write") ? { text: "New token", label: `New token for ${it.name}`, run: () => newToken(roles, context, it.name) } : null,
+  may("namespaces:write") ? { text: "Edit", label: `Edit ${it.name}`, run: () => edit(it, [], context) } : null,
+  may("namespaces:write") && it.name !== "default" ? { text: "Delete", label: `Delete ${it.name}`, run: () => remove(it, context), isDanger: true } : null]);
 
 const draw = ({ items, total, roles }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Namespaces"), h("p", { class: "total" }, number(total)), may("namespaces:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => edit(null, items.map((it) => it.name), context) }, "New namespace")) : null),

@@ -4,6 +4,7 @@ import { COUNTS } from "./nav.js";
 import { actOn } from "./observers.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
+import { rowActions } from "./row-actions.js";
 import { may, readable } from "./session.js";
 import { counted, number, observerLink, smallButton, table, time } from "./show.js";
 import { term } from "./terms.js";
@@ -27,8 +28,8 @@ const failedPanel = ({ failed }, context) => h("section", { class: "panel across
     { title: "Kind", cell: (it) => it.kind },
     { title: "Attempts", class: "n", cell: (it) => number(it.attempt) },
     { title: "Since", class: "n when", cell: (it) => time(it.modified_at) },
-    { title: "Cause", class: "text", cell: (it) => h("span", { title: it.last_error || it.reason }, it.reason || it.last_error) },
-    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => !may("observers:operate") ? "" : [smallButton("Retry", `Retry ${it.name}`, () => actOn("retry", [it], context)), smallButton("Delete", `Delete ${it.name}`, () => actOn("delete", [it], context), true)] },
+    { title: "Cause", class: "text", isSecond: true, cell: (it) => h("span", { title: it.last_error || it.reason }, it.reason || it.last_error) },
+    { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => !may("observers:operate") ? "" : rowActions(`observer ${it.name}`, [{ text: "Retry", label: `Retry ${it.name}`, run: () => actOn("retry", [it], context) }, { text: "Delete", label: `Delete ${it.name}`, run: () => actOn("delete", [it], context), isDanger: true }]) },
   ], failed.items),
   failed.total > failed.items.length ? h("p", { class: "fine" }, `The newest ${number(failed.items.length)}. `, h("a", { href: "#/observers?status=Failed" }, "All failed observers")) : null);
 

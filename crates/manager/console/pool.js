@@ -30,7 +30,7 @@ const servicesPanel = (services) => h("section", { class: "panel", key: "service
 const observersPanel = (it, { items, total }) => h("section", { class: "panel", key: "observers" },
   h("header", {}, h("h2", {}, "Observers that wait, restart or move"), h("span", { class: "fine" }, number(total)), h("a", { class: "quiet end", href: `#/observers?pool=${encodeURIComponent(it.name)}` }, "All observers of the pool")),
   items.length === 0 ? h("p", { class: "fine" }, "All observers of this pool that should run are running.") : table("Observers that wait, restart or move", [
-    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Reason", class: "text", cell: (row) => timed(row.reason) },
+    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Reason", class: "text", isSecond: true, cell: (row) => timed(row.reason) },
   ], items), total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)}.`) : null);
 
 const draw = ({ it, services, waiting }, _route, context) => [

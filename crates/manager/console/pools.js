@@ -4,8 +4,9 @@ import { askChange } from "./ask-sent.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
+import { rowActions } from "./row-actions.js";
 import { may } from "./session.js";
-import { bar, counted, empty, number, smallButton, state, table } from "./show.js";
+import { bar, counted, empty, number, state, table } from "./show.js";
 
 const path = (name) => `/v1/pools/${encodeURIComponent(name)}`;
 
@@ -21,9 +22,9 @@ async function remove(it, context) {
 }
 
 /** The buttons of a pool. */
-export const actions = (it, context) => [
-  smallButton(it.paused ? "Resume" : "Pause", `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, () => pause(it, context)),
-  it.services === 0 ? smallButton("Delete", `Delete pool ${it.name}`, () => remove(it, context), true) : null];
+export const actions = (it, context) => rowActions(`pool ${it.name}`, [
+  { text: it.paused ? "Resume" : "Pause", label: `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, run: () => pause(it, context) },
+  it.services === 0 ? { text: "Delete", label: `Delete pool ${it.name}`, run: () => remove(it, context), isDanger: true } : null]);
 
 const TYPES = [["shared", "shared: its observers run on all of its services"], ["single", "single: its observers run on one of its services, and move together"]];
 

@@ -3,8 +3,9 @@ import { call, get } from "./api.js";
 import { askChange } from "./ask-sent.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
+import { rowActions } from "./row-actions.js";
 import { may } from "./session.js";
-import { bar, counted, empty, number, smallButton, table } from "./show.js";
+import { bar, counted, empty, number, table } from "./show.js";
 
 const PAGE = 100;
 const FORM = /^(\d+) per (\S+), burst (\d+)$/;
@@ -45,8 +46,8 @@ async function remove(it, context) {
   await context.attempt(() => call("DELETE", path(it.key)), `Rate ${it.key} deleted.`);
 }
 
-const actions = (it, context) => !may("rates:write") ? "" : h("span", { class: "row" },
-  smallButton("Change", `Change ${it.key}`, () => change(it, context)), smallButton("Delete", `Delete ${it.key}`, () => remove(it, context), true));
+const actions = (it, context) => (may("rates:write") ? rowActions(`rate ${it.key}`, [
+  { text: "Change", label: `Change ${it.key}`, run: () => change(it, context) }, { text: "Delete", label: `Delete ${it.key}`, run: () => remove(it, context), isDanger: true }]) : "");
 
 const draw = ({ items, total }, _, context) => [
   h("header", { class: "head" }, h("h1", {}, "Rates"), h("p", { class: "total" }, number(total)),
@@ -54,7 +55,7 @@ const draw = ({ items, total }, _, context) => [
   items.length === 0 ? empty("No rates", "A rate says how many permits of a key all services together may use, for example how many requests a minute to one host.") : table("Rates", [
     { title: "Key", class: "name", cell: (it) => it.key },
     { title: "Rate", cell: said },
-    { title: "Available", class: "progress", cell: (it) => bar(it.available, it.at_once, left(it)) },
+    { title: "Available", class: "progress", cell: (it) => bar(it.available, it.at_once, left(it), false) },
     { title: "Permits", class: "n", cell: (it) => `${number(it.available)} of ${number(it.at_once)}` },
     { title: "Waited for", class: "n", cell: (it) => number(it.waiting) },
     { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, context) },

@@ -19,7 +19,7 @@ const over = (it) => ["Completed", "Reverted", "Cancelled"].includes(it.state);
 /** The members that need no more work, in the direction in which the rollout goes. */
 const ready = ({ counts, state }) => counts.skipped + (state === "Reverting" || state === "Reverted" ? counts.reverted : counts.done);
 const told = (it) => MEMBER_STATES.filter((name) => it.counts[name] > 0).map((name) => `${number(it.counts[name])} ${name}`).join(", ");
-const progress = (it) => bar(ready(it), it.members, `${number(ready(it))} of ${counted(it.members, "observer")} ready`);
+const progress = (it) => bar(ready(it), it.members, `${number(ready(it))} of ${counted(it.members, "observer")} ready`, false);
 
 async function ask(verb, it, context) {
   const questions = {
@@ -50,7 +50,7 @@ const drawAll = ({ items, total }) => [
     { title: "Observers", class: "n", cell: (it) => number(it.members) },
     { title: "Failed", class: "n", cell: (it) => number(it.counts.failed) },
     { title: "Started", class: "n when", cell: (it) => time(it.created_at) },
-    { title: "Reason", class: "text", cell: (it) => it.reason },
+    { title: "Reason", class: "text", isSecond: true, cell: (it) => it.reason },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The newest ${number(items.length)} of ${counted(total, "rollout")} are shown.`) : null,
 ];
@@ -72,7 +72,7 @@ function membersPanel({ it, members }, route, context) {
       { title: "Version", class: "n", cell: (row) => row.changed_to === null ? String(row.version) : `${row.version} → ${row.changed_to}` },
       { title: "Changed", class: "n when", cell: (row) => time(row.changed_at) },
       { title: "Runs since", class: "n when", cell: (row) => time(row.runs_since) },
-      { title: "Reason", class: "text", cell: (row) => row.reason },
+      { title: "Reason", class: "text", isSecond: true, cell: (row) => row.reason },
     ], members.items),
     params.get("cursor") || members.next_cursor ? pager(["First", "Next"], members.next_cursor, route, context) : null);
 }

@@ -91,9 +91,10 @@ export const state = (name) => h("span", { class: "status", "data-state": name }
 /** The health of an observer as a pill, for the head of its page. */
 export const pill = (it) => h("span", { class: "status pill", "data-status": standing(it) }, standingText(it));
 
-export function bar(part, whole, label) {
+/** `isLoad`: whether it is a warning that the bar is nearly full. */
+export function bar(part, whole, label, isLoad = true) {
   const share = whole > 0 ? Math.min(1, part / whole) : 0;
-  return h("span", { class: share >= 0.9 ? "bar full" : "bar", role: "img", "aria-label": label },
+  return h("span", { class: isLoad && share >= 0.9 ? "bar full" : "bar", role: "img", "aria-label": label },
     h("span", { style: { width: `${(share * 100).toFixed(1)}%` } }));
 }
 
@@ -120,7 +121,9 @@ export function pager(words, next, { params }, context, note = "") {
 const isElsewhere = (it) => it.namespace && it.namespace !== "default";
 /** The address of the page of an observer: by its name, or by its id if it is deleted or might be. */
 export const observerPath = (it) => `observers/${it.status === undefined || it.status === "Deleted" ? it.id : `${isElsewhere(it) ? `${encodeURIComponent(it.namespace)}/` : ""}${encodeURIComponent(it.name)}`}`;
-export const observerLink = (it) => h("a", { href: `#/${observerPath(it)}` }, isElsewhere(it) ? `${it.namespace}/${it.name}` : it.name);
+/** With its namespace, unless that is the usual one. */
+export const observerName = (it) => (isElsewhere(it) ? `${it.namespace}/${it.name}` : it.name);
+export const observerLink = (it) => h("a", { href: `#/${observerPath(it)}` }, observerName(it));
 
 export function empty(title, text, ...actions) {
   return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions.length ? h("p", { class: "row" }, ...actions) : null);
@@ -143,8 +146,17 @@ const GOOD = new Set(["started", "completed", "service_registered", "rollout_fin
 
 export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) ? "bad" : GOOD.has(it) ? "good" : "plain" }, eventWord(it));
 
-/** A table whose columns are `{ title, cell(item), class }`; it scrolls in itself when it is too wide. */
-export function table(caption, columns, items, rowOf = () => ({})) {
+/** Narrow screens show the column that explains a row (`isSecond`) below its name or its head, and not as a column. */
+function secondLines(columns) {
+  const why = columns.find((it) => it.isSecond);
+  if (!why) return columns;
+  const head = columns.find((it) => it.isHead) ?? columns.find((it) => it.class === "name"), both = (it) => ({ ...it, cell: (item) => [it.cell(item), h("span", { class: "under" }, why.cell(item))] });
+  return columns.map((it) => (it === why ? { ...it, class: `${it.class} spare` } : it === head ? both(it) : it));
+}
+
+/** A table whose columns are `{ title, cell(item), class, isHead, isSecond }`; it scrolls in itself when it is too wide. */
+export function table(caption, given, items, rowOf = () => ({})) {
+  const columns = secondLines(given);
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { class: "unseen" }, caption),

@@ -4,8 +4,9 @@ import { askChange } from "./ask-sent.js";
 import { confirm, tell } from "./ask.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
+import { rowActions } from "./row-actions.js";
 import { isGuarded, may, readable } from "./session.js";
-import { empty, number, smallButton, state, table, time } from "./show.js";
+import { empty, number, state, table, time } from "./show.js";
 
 const PAGE = 200;
 
@@ -39,7 +40,7 @@ async function revoke(it, context) {
 }
 
 const standing = (it) => state(it.valid ? "active" : it.revoked_at ? "revoked" : "expired");
-const actions = (it, context) => (it.valid && may("tokens:write") ? [smallButton("Rotate", `Rotate ${it.name}`, () => rotate(it, context)), smallButton("Revoke", `Revoke ${it.name}`, () => revoke(it, context), true)] : "");
+const actions = (it, context) => (it.valid && may("tokens:write") ? rowActions(`token ${it.name}`, [{ text: "Rotate", label: `Rotate ${it.name}`, run: () => rotate(it, context) }, { text: "Revoke", label: `Revoke ${it.name}`, run: () => revoke(it, context), isDanger: true }]) : "");
 
 const draw = ({ items, total, roles }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Tokens"), h("p", { class: "total" }, number(total)), may("tokens:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => newToken(roles, context) }, "New token")) : null),

@@ -78,6 +78,7 @@ const FILES: &[File] = files! {
     "/console/log-tail.js": "log-tail.js", SCRIPT;
     "/console/login.js": "login.js", SCRIPT;
     "/console/logs.js": "logs.js", SCRIPT;
+    "/console/match.js": "match.js", SCRIPT;
     "/console/namespaces.js": "namespaces.js", SCRIPT;
     "/console/nav.js": "nav.js", SCRIPT;
     "/console/observer.js": "observer.js", SCRIPT;
@@ -92,6 +93,7 @@ const FILES: &[File] = files! {
     "/console/rates.js": "rates.js", SCRIPT;
     "/console/roles.js": "roles.js", SCRIPT;
     "/console/rollouts.js": "rollouts.js", SCRIPT;
+    "/console/row-actions.js": "row-actions.js", SCRIPT;
     "/console/runs.js": "runs.js", SCRIPT;
     "/console/safe-mode.js": "safe-mode.js", SCRIPT;
     "/console/saved-views.js": "saved-views.js", SCRIPT;
