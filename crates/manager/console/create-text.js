@@ -9,7 +9,8 @@ import { newestVersion } from "./versions.js";
 const KEY = "new-definition";
 let draft = null;
 
-async function startOf(from) {
+/** The definition that a new observer begins with: that of the observer with the id `from`, or an example. */
+export async function startOf(from) {
   if (!from) return { kind: "ticker", name: "hello", spec: { every: "1s" } };
   const { definition } = await newestVersion(from);
   return { ...definition, name: `${definition.name}-copy` };

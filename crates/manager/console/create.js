@@ -3,7 +3,7 @@ import { Refused, call, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { complaints } from "./create-check.js";
 import { CLEAN, body, formOf, membersOf } from "./create-form.js";
-import { drawText, dropText, loadText, startText, textDraft } from "./create-text.js";
+import { drawText, dropText, loadText, startOf, startText, textDraft } from "./create-text.js";
 import { fieldAt, fieldsOf } from "./definition-fields.js";
 import { h } from "./dom.js";
 import { MODES } from "./editor.js";
@@ -44,11 +44,21 @@ const kept = (context) => (!isKept ? null : h("p", { class: "notice", "data-tone
 /** The address names the mode; the form is the usual one. */
 const modeOf = (params) => (["yaml", "json"].includes(params.get("as")) ? params.get("as") : "form");
 
+/** Fills the form with the definition of another observer. If the form holds a draft or cannot show all of it, the text shows it. */
+async function fillFrom(from, kinds) {
+  if (!from || draft.from === from) return;
+  const { values, lost } = formOf(await startOf(from), kinds);
+  if (lost.length || !isClean()) return location.replace(`#/create?as=yaml&from=${encodeURIComponent(from)}`);
+  draft = { ...values, from };
+  keepDraft();
+}
+
 async function load({ params }) {
   if (modeOf(params) !== "form") await loadText(params, modeOf(params));
   if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
   const none = { items: [] };
   const [kinds, pools, namespaces] = await Promise.all([get("/v1/kinds"), readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
+  if (modeOf(params) === "form") await fillFrom(params.get("from"), kinds.items);
   return { kinds: kinds.items, pools: pools.items, namespaces: namespaces.items.map((it) => it.name) };
 }
 

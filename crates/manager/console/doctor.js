@@ -6,7 +6,7 @@ import { forThisManager } from "./definition.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
-import { coded, empty, fact, number, state } from "./show.js";
+import { coded, counted, empty, fact, number, state } from "./show.js";
 
 const ORDER = ["critical", "warning", "info"];
 
@@ -52,14 +52,15 @@ function buttons(it, context) {
 }
 
 const finding = (it, context) => h("li", { class: "panel finding", key: `${it.code}-${it.subject}`, "data-state": it.severity },
-  h("header", {}, h("h2", {}, it.what), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
+  h("header", {}, h("h2", {}, begun(it.what)), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
   h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(begun(it.why))), fact("Cure", cureText(it.cure))),
   buttons(it, context));
 
 function draw({ items }, _route, context) {
+  const notes = items.filter((it) => it.severity === "info").length;
   const sorted = items.toSorted((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
   return [
-    h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, number(items.length)), h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"))),
+    h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, number(items.length - notes)), notes ? h("p", { class: "fine" }, `and ${counted(notes, "note")}`) : null, h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"))),
     items.length === 0 ? empty("No findings", "The doctor checked the broker, the database, services, capacity and observers, and found no problems.") : h("ul", { class: "stack" }, sorted.map((it) => finding(it, context))),
   ];
 }

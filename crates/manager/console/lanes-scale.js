@@ -19,15 +19,19 @@ export function spanOf(params) {
 
 const SHORTEST_MS = 60000;
 
-/** The picture from shortly before its first service or event, if the span is the usual one and nothing was before; otherwise the whole picture. */
-export function fromStart(picture, services, params) {
-  if (params.get("span") || params.get("since") || services.length === 0 || picture.others) return picture;
-  const since = Date.parse(picture.since), until = Date.parse(picture.until);
-  const times = [...services.map((it) => it.created_at), ...picture.lanes.flatMap((it) => it.segments.slice(0, 1).map((one) => one.since)), ...picture.marks.map((it) => it.at), ...picture.incidents.map((it) => it.since)];
-  const first = times.reduce((least, it) => Math.min(least, Date.parse(it)), until);
-  const start = Math.floor(Math.min(first - (until - first) / 20, until - SHORTEST_MS));
-  return start > since ? { ...picture, since: new Date(start).toISOString(), isFromStart: true } : picture;
+/** When the first thing in the picture happened, in ms; nothing if the picture is empty. */
+export function firstIn(picture, services) {
+  const lanes = picture.others ? [...picture.lanes, picture.others] : picture.lanes;
+  const least = (times) => times.reduce((first, it) => Math.min(first, Date.parse(it)), Infinity);
+  const exact = least([...services.map((it) => it.created_at), ...picture.marks.map((it) => it.at), ...picture.incidents.map((it) => it.since)]);
+  // A column begins earlier than what happened in it.
+  const rough = least(lanes.flatMap((it) => it.segments.slice(0, 1).map((one) => one.since))), column = (Date.parse(picture.until) - Date.parse(picture.since)) / picture.columns;
+  const first = rough + column < exact ? rough : exact;
+  return Number.isFinite(first) ? first : undefined;
 }
+
+/** Where a picture begins whose first thing happened then: shortly before. */
+export const startOf = (first, until) => (first === undefined ? -Infinity : Math.floor(Math.min(first - (until - first) / 20, until - SHORTEST_MS)));
 
 export function scale(picture, width, left, right) {
   const since = Date.parse(picture.since), until = Date.parse(picture.until);

@@ -13,6 +13,8 @@ const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
 const NARROW = 620;
 const NEAR = 7;
 const WIDE_GAP = 14;
+/** The radius of the end of an arc. */
+const END = 2.6;
 /** More incidents than this within so many pixels are drawn without arcs. */
 const CROWD = 3, CROWD_PX = 40;
 /** Events that do not explain changes of a lane. */
@@ -64,15 +66,14 @@ function faults(segments, row, { x }) {
   }).filter(Boolean);
 }
 
-/** Of marks that would cover each other, only the worst is drawn. */
-function marksOf(marks, row, { x }) {
+/** Of marks that would cover each other, only the worst is drawn; none leaves the lanes. */
+function marksOf(marks, { x, left, right }, level) {
   const drawn = [];
   for (const it of marks.toSorted((a, b) => markOf(a.type).rank - markOf(b.type).rank)) {
-    const at = x(Date.parse(it.at));
-    if (drawn.some((one) => Math.abs(one.at - at) < 2 * NEAR)) continue;
-    drawn.push({ at, type: it.type });
+    const at = Math.min(Math.max(x(Date.parse(it.at)) + (it.type === "service_lost" ? -9 : 1), left + NEAR), right - NEAR);
+    if (drawn.every((one) => Math.abs(one.at - at) >= 2 * NEAR)) drawn.push({ at, type: it.type });
   }
-  return drawn.map((it) => glyph(it.type, it.type === "service_lost" ? it.at - 9 : it.at + 1, y(row) + ROW / 2));
+  return drawn.map((it) => glyph(it.type, it.at, level));
 }
 
 /** A name that fits beside the lanes. */
@@ -108,8 +109,8 @@ function arcs(it, rows, { x, right }) {
   const x0 = x(Date.parse(it.since)), y0 = y(from) + ROW / 2;
   return Object.keys(it.to).filter((name) => rows.has(name) && rows.get(name) !== from).map((name) => {
     const to = rows.get(name), far = Math.abs(to - from);
-    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(untilOf(it)), x0 + 16 + far * 4), right);
-    return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${Math.min(x0 + 18, right).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: 2.6 }));
+    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(untilOf(it)), x0 + 16 + far * 4), right - END);
+    return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${Math.min(x0 + 18, x1).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: END }));
   });
 }
 
@@ -201,14 +202,14 @@ function chart(all, capacities, width, groups, choose) {
   const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
     it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), until: at.until, isGrouped: Boolean(groups?.by) }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
-    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), row, at));
+    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
     ...dragging({ at, width, choose, move: (event) => look(event, picture, drawn, at, width), leave: () => show(null) }) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
     axis(at, bottom, width, picture.isFromStart), drawn.map(lane),
     known && known > at.since ? s("rect", { class: "unknown", x: left, y: TOP, width: (at.x(known) - left).toFixed(1), height: bottom - TOP }) : null,
     shown.map((it) => incidentLink(it, rows, at, width, crowded.has(it))),
-    picture.marks.filter((it) => it.service === null).map((it) => glyph(it.type, at.x(Date.parse(it.at)), 6)), choose ? dragBand(TOP - 4, bottom) : null);
+    marksOf(picture.marks.filter((it) => it.service === null), at, 6), choose ? dragBand(TOP - 4, bottom) : null);
 }
 
 const asTable = ({ lanes, marks, until }, groups) => {

@@ -42,7 +42,8 @@ export const COUNTS = {
   services: (count) => ({ counts: { services: count } }),
   pools: (total) => ({ counts: { pools: total } }),
   kinds: (total) => ({ counts: { kinds: total } }),
-  findings: (all) => ({ counts: { doctor: all.length || null }, bad: { doctor: all.some((it) => it.severity === "critical") } }),
+  /** Notes need no action. */
+  findings: (all) => ({ counts: { doctor: all.filter((it) => it.severity !== "info").length || null }, bad: { doctor: all.some((it) => it.severity === "critical") } }),
   /** Handovers are no incidents. */
   incidents: (all) => ({ counts: { incidents: all.filter((it) => !isHandover(it)).length || null }, newest: newestOf(all) }),
   waits: (count) => ({ counts: { parked: count || null }, bad: { parked: count > 0 } }),

@@ -120,14 +120,20 @@ function tabs(data, now, context) {
     h("button", { type: "button", role: "tab", key: name, id: `tab-${name}`, "aria-selected": String(name === now), "aria-controls": "tab-panel", tabindex: name === now ? "0" : "-1", onclick: () => context.set({ tab: name === "logs" ? "" : name }) }, text, counts[name] ? [" ", h("small", {}, number(counts[name]))] : null)));
 }
 
+/** Opens the editor; typing starts in its first field, because the keys for pages would leave it. */
+async function beginEdit(context) {
+  await context.set({ edit: "form" });
+  document.querySelector("main .sheet :is(input, select, textarea), main #definition")?.focus();
+}
+
 function header(it, context) {
   const gone = it.status === "Deleted" || it.status === "OnDeleting";
   const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
   return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it),
     h("div", { class: "row end" },
-      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, hasDraft(it) ? "Continue editing" : "Edit") : null,
+      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => beginEdit(context) }, hasDraft(it) ? "Continue editing" : "Edit") : null,
       possible(it).filter((name) => name !== "delete").map(button),
-      may("observers:create") && may("specs:read") ? h("a", { key: "clone", class: "button", href: `#/create?as=yaml&from=${it.id}` }, "Clone") : null,
+      may("observers:create") && may("specs:read") ? h("a", { key: "clone", class: "button", href: `#/create?from=${it.id}` }, "Clone") : null,
       possible(it).includes("delete") ? button("delete") : null));
 }
 

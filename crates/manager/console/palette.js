@@ -13,14 +13,15 @@ const FOUND = 8;
 /** How many observers with a similar name the palette reads at most. */
 const NEAR = 200;
 
+/** `words`: what users may type for it, beside its title. */
 const SHORTCUTS = [
   { title: "New observer", hint: "c", needs: "observers:create", run: (it) => it.go("#/create") },
-  { title: "Observers that restart after errors", needs: "observers:read", run: (it) => it.go("#/observers?health=restarting") },
-  { title: "Observers that failed", needs: "observers:read", run: (it) => it.go("#/observers?status=Failed") },
-  { title: "Observers that wait for a slot", needs: "observers:read", run: (it) => it.go("#/observers?health=waiting") },
-  { title: "Switch between UTC and local time", run: (it) => it.zone() },
-  { title: "Change the theme", run: (it) => it.theme() },
-  { title: "Keys and help", hint: "?", run: () => help() },
+  { title: "Observers that restart after errors", words: "restarting crash looping", needs: "observers:read", run: (it) => it.go("#/observers?health=restarting") },
+  { title: "Observers that failed", words: "errors", needs: "observers:read", run: (it) => it.go("#/observers?status=Failed") },
+  { title: "Observers that wait for a slot", words: "waiting queue", needs: "observers:read", run: (it) => it.go("#/observers?health=waiting") },
+  { title: "Switch between UTC and local time", words: "time zone timezone clock", run: (it) => it.zone() },
+  { title: "Change the theme", words: "dark light mode system", run: (it) => it.theme() },
+  { title: "Keys and help", words: "shortcuts keyboard", hint: "?", run: () => help() },
 ];
 
 /** Where the buttons of the actions are: the palette itself changes nothing. */
@@ -35,7 +36,7 @@ const ACTIONS = [
 const sourced = (sort, all, textOf, entryOf, typed) => fitting(all, textOf, typed).map(({ it, misfit }) => ({ sort, misfit, ...entryOf(it) }));
 
 const pages = (typed) => sourced("Pages", PAGES.filter((it) => may(it.needs)), (it) => `${it.title} ${it.group}`, (it) => ({ title: it.title, hint: `g ${it.key}`, run: (commands) => commands.go(`#/${it.path}`) }), typed);
-const shortcuts = (typed) => sourced("Shortcuts", SHORTCUTS.filter((it) => may(it.needs)), (it) => it.title, (it) => it, typed);
+const shortcuts = (typed) => sourced("Shortcuts", SHORTCUTS.filter((it) => may(it.needs)), (it) => `${it.title} ${it.words ?? ""}`, (it) => it, typed);
 const views = (typed) => sourced("Views", may("observers:read") ? savedViews() : [], (it) => `${it.name} saved view`, (it) => ({ title: it.name, hint: "saved view", run: (commands) => commands.go(hrefOf(it)) }), typed);
 const actions = (typed) => (typed ? sourced("Actions", ACTIONS.filter((it) => may(it.needs)), (it) => it.title, (it) => ({ title: it.title, hint: it.hint, run: (commands) => commands.go(it.path) }), typed) : []);
 
@@ -50,12 +51,15 @@ async function observersLike(typed) {
 
 async function things(typed) {
   if (!typed) return [];
-  const [observers, services] = await Promise.all([
-    readable("observers:read", () => observersLike(typed), []),
-    readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] })]);
+  const none = { items: [] };
+  const [observers, services, pools, namespaces] = await Promise.all([
+    readable("observers:read", () => observersLike(typed), []), readable("services:read", () => get("/v1/services", { limit: 1000 }), none),
+    readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
   return [
     ...sourced("Observers", observers, observerName, (it) => ({ title: observerName(it), status: standing(it), hint: `${word(standing(it))} · ${it.kind}`, run: (commands) => commands.go(`#/${observerPath(it)}`) }), typed).slice(0, FOUND),
     ...sourced("Services", services.items.filter((it) => !it.is_deleted), (it) => it.name, (it) => ({ title: it.name, hint: `${it.state} · ${it.held} of ${it.capacity}`, run: (commands) => commands.go(`#/services/${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
+    ...sourced("Pools", pools.items, (it) => it.name, (it) => ({ title: it.name, hint: "pool", run: (commands) => commands.go(`#/pools/${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
+    ...sourced("Namespaces", namespaces.items, (it) => it.name, (it) => ({ title: it.name, hint: "its observers", run: (commands) => commands.go(`#/observers?namespace=${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
   ];
 }
 
@@ -68,7 +72,7 @@ function ranked(all) {
 export function openPalette(commands) {
   const dialog = document.getElementById("palette");
   let found = [], at = 0, turn = 0, timer = null, isSearching = false;
-  const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find a page, view, observer or service…", autocomplete: "off", spellcheck: "false" });
+  const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find an observer, service, pool, namespace or page…", autocomplete: "off", spellcheck: "false" });
   const list = h("ul", { id: "found", role: "listbox", "aria-label": "Found" });
   const choose = (it) => { dialog.close(); it.run(commands); };
   const draw = () => {

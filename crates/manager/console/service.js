@@ -2,8 +2,9 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { capacities, incidentList } from "./incidents.js";
+import { isHandover } from "./incident-text.js";
 import { columns, lanesPanel } from "./lanes.js";
-import { spanOf } from "./lanes-scale.js";
+import { readTimeline } from "./lanes-load.js";
 import { someIncidents } from "./nav.js";
 import { spans } from "./range.js";
 import { endedTable, orders, progress, stalls, vitals } from "./services.js";
@@ -19,7 +20,7 @@ async function load({ parts: [, name], params }) {
   const it = all.find((one) => !one.is_deleted) ?? all[0] ?? null;
   const none = { items: [], total: 0 };
   const [picture, held, events] = await Promise.all([
-    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: columns(), service: it?.name ?? name }), null),
+    readable("events:read", () => readTimeline(params, all, { columns: columns(), service: it?.name ?? name }), null),
     it ? readable("observers:read", () => get("/v1/observers", { service: it.id, limit: SHOWN }), none) : none,
     it ? readable("events:read", () => get("/v1/events", { service: it.id, limit: EVENTS }), none) : none]);
   return { name, it, former: all.filter((one) => one.is_deleted && one !== it), picture, held, events };
@@ -48,7 +49,7 @@ function draw({ name, it, former, picture, held, events }, { params }, context) 
   return [
     h("header", { class: "head" }, crumb, h("h1", {}, it.name), h("span", { class: "status pill", "data-state": it.state }, it.state), it.is_deleted ? null : h("div", { class: "row end" }, orders(it, context))),
     lanes, factsPanel(it),
-    picture?.incidents.length ? h("section", { class: "panel", key: "incidents" }, h("h2", {}, "Incidents"), incidentList(picture.incidents.toReversed().slice(0, 10))) : null,
+    picture?.incidents.length ? h("section", { class: "panel", key: "incidents" }, h("h2", {}, picture.incidents.every(isHandover) ? "Handovers" : picture.incidents.some(isHandover) ? "Incidents and handovers" : "Incidents"), incidentList(picture.incidents.toReversed().slice(0, 10))) : null,
     heldPanel(it, held), eventsPanel(events),
     former.length ? h("section", { class: "panel", key: "former" }, h("h2", {}, "Former incarnations"), endedTable(former.slice(0, 20))) : null,
   ];

@@ -23,12 +23,21 @@ async function load({ params }) {
 const said = (it) => `${it.name} · ${word(standing(it))}${it.reason ? ` · ${timedText(it.reason)}` : ""}`;
 /** The cell that the keyboard reaches first: one of all, the one that had the focus last. */
 let reached = null;
-addEventListener("hashchange", () => { if (!location.hash.startsWith("#/topology")) reached = null; });
+let pointed = "";
+addEventListener("hashchange", () => { if (!location.hash.startsWith("#/topology")) { reached = null; pointed = ""; } });
 
 function reach(id, cell) {
   reached = id;
   for (const one of document.querySelectorAll("main a.cell[tabindex='0']")) one.tabIndex = -1;
   cell.tabIndex = 0;
+  caption(cell.title);
+}
+
+/** Says which observer the pointer or the keyboard is on; a reader of the screen reads the cell itself. */
+function caption(text) {
+  pointed = text;
+  const line = document.getElementById("pointed");
+  if (line) line.textContent = text;
 }
 
 /** Arrow keys go from cell to cell, also into other boxes. */
@@ -44,7 +53,7 @@ function step(event) {
 }
 
 /** If there are few cells, each is a link; the keyboard reaches one of them, and arrow keys the others. */
-const cell = (it, isLink) => (isLink ? h("a", { class: "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/${observerPath(it)}`, tabindex: it.id === reached ? "0" : "-1", onfocus: (event) => reach(it.id, event.currentTarget), onkeydown: step }) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
+const cell = (it, isLink) => (isLink ? h("a", { class: "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/${observerPath(it)}`, tabindex: it.id === reached ? "0" : "-1", onfocus: (event) => reach(it.id, event.currentTarget), onpointerenter: (event) => caption(event.currentTarget.title), onkeydown: step }) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
 
 function cells(label, items, areLinks, free = 0) {
   const open = (event) => { const id = event.target.dataset.key; if (id) location.hash = `#/observers/${id}`; };
@@ -90,6 +99,7 @@ function draw({ items, total, every, services }) {
     h("header", { class: "head" }, h("h1", {}, "Topology"), h("p", { class: "total" }, countText({ items, total, every })),
       h("ul", { class: "key" }, HEALTHS.map((it) => h("li", {}, h("span", { class: "cell", "data-status": it }), word(it))))),
     services.length === 0 && total === 0 ? empty("Nothing to draw", "No service runs and no observer exists.") : null,
+    areLinks ? h("p", { class: "fine", id: "pointed", key: "pointed", "aria-hidden": "true" }, pointed || "Point at a cell, or reach it with the arrow keys, to read what it is.") : null,
     h("ul", { class: "boxes", "data-size": size },
       adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift, areLinks)) : null,
       sorted.map((it) => box(it, of.get(it.id) ?? [], { all, withSlots, areLinks, former: formerOf(it) }))),

@@ -70,6 +70,7 @@ const FILES: &[File] = files! {
     "/console/kinds.js": "kinds.js", SCRIPT;
     "/console/lanes-drag.js": "lanes-drag.js", SCRIPT;
     "/console/lanes-groups.js": "lanes-groups.js", SCRIPT;
+    "/console/lanes-load.js": "lanes-load.js", SCRIPT;
     "/console/lanes-scale.js": "lanes-scale.js", SCRIPT;
     "/console/lanes.js": "lanes.js", SCRIPT;
     "/console/limits.js": "limits.js", SCRIPT;
