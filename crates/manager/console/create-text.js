@@ -65,7 +65,7 @@ async function send(forget, context) {
 }
 
 /** `forget` clears the form, whose values the text may have taken over. */
-export function drawText({ kinds }, forget, context) {
+export function drawText(known, forget, context) {
   keepText(draft);
-  return editor(draft, { kinds }, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { dropText(); forget(); location.hash = "#/observers"; } }, context);
+  return editor(draft, known, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { dropText(); forget(); location.hash = "#/observers"; } }, context);
 }

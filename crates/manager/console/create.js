@@ -125,6 +125,17 @@ async function judged({ kind, spec }) {
   }
 }
 
+/** Checks a field that the user leaves with something in it; the others wait until the user leaves them or creates the observer. */
+async function leave(pointer, { members, isWhole }, context) {
+  const unread = {}, definition = body(draft, members, isWhole, unread), isSpec = !pointer.startsWith("/");
+  if (isSpec && (draft.spec[pointer] ?? "") === "") return;
+  const judge = async () => (await judged(definition)).errors.find((it) => fieldAt(it.pointer, members) === pointer)?.detail;
+  const found = { ...complaints(draft), ...unread }[pointer] ?? (isSpec ? await judge() : undefined);
+  if (found === draft.wrong[pointer]) return;
+  found ? (draft.wrong[pointer] = found) : delete draft.wrong[pointer];
+  context.redraw();
+}
+
 /** Creates the observer, unless a field is wrong: then each wrong field says so at once. */
 async function send(members, isWhole, context) {
   const unreadable = {};
@@ -156,12 +167,12 @@ function draw({ kinds, pools, namespaces }, { params }, context) {
   const mode = modeOf(params), title = h("h1", {}, "New observer");
   if (kinds.length === 0) return [h("header", { class: "head" }, title), empty("No services", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
   const head = h("header", { class: "head" }, title, asSwitch(mode, kinds, params, context));
-  if (mode !== "form") return [head, drawText({ kinds }, forget, context)];
+  if (mode !== "form") return [head, drawText({ kinds, pools }, forget, context)];
   if (!kinds.some((it) => it.name === draft.kind)) draft.kind = (kinds.find((it) => it.name === "ticker") ?? kinds[0]).name;
   const kind = kinds.find((it) => it.name === draft.kind);
   const { members, isWhole } = membersOf(kind);
   const choose = (event) => { draft.kind = event.target.value; draft.spec = {}; draft.wrong = {}; keepDraft(); context.redraw(); };
-  const form = fieldsOf(draft, { id: "new", changed: keepDraft, redraw: () => context.redraw() });
+  const form = fieldsOf(draft, { id: "new", changed: keepDraft, left: (pointer) => leave(pointer, { members, isWhole }, context), redraw: () => context.redraw() });
   return [head, kept(context), h("form", { class: "sheet", key: "sheet", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, isWhole, context); context.redraw(); } },
     h("fieldset", { key: "what" }, h("legend", {}, "What"), form.namespace(namespaces), form.text("Name", "/name", ["name"], undefined, "letters, digits, - _ . ; if empty, the manager generates a name"),
       form.choice("Kind", "/kind", ["kind"], kinds.map((it) => [it.name, it.name]), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`, choose)),

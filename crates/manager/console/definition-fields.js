@@ -10,12 +10,12 @@ const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"
 const PLAIN = { autocomplete: "off", spellcheck: "false" };
 
 /**
- * Draws fields for the values of a draft (see `CLEAN`), with the complaints in `draft.wrong`. `id`: the beginning of the ids; `changed()` runs after an input,
+ * Draws fields for the values of a draft (see `CLEAN`), with the complaints in `draft.wrong`. `id`: the beginning of the ids; `changed()` runs after an input, `left(pointer)` when the user leaves a field,
  * `redraw()` after one that changes which fields there are. `hidden`: members of the definition that have no field.
  */
 class Fields {
-  constructor(draft, { id, changed, redraw, hidden }) {
-    Object.assign(this, { draft, id, changed, redraw, hidden });
+  constructor(draft, { id, changed, left, redraw, hidden }) {
+    Object.assign(this, { draft, id, changed, left, redraw, hidden });
   }
 
   has(member) { return !this.hidden.includes(member); }
@@ -34,6 +34,7 @@ class Fields {
   line(label, pointer, name, input, hint) {
     const wrong = this.draft.wrong[pointer], id = `${this.id}-${name}`;
     input.id = id;
+    input.onblur = () => this.left(pointer);
     input.setAttribute("aria-describedby", `${id}-hint`);
     if (wrong) input.setAttribute("aria-invalid", "true");
     return h("div", { class: "field", key: name }, h("label", { for: id }, label), input, h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, coded(wrong || hint)));
@@ -54,7 +55,7 @@ class Fields {
   /** The spec of the kind. */
   spec(kind, members) {
     return h("fieldset", { key: `spec-of-${kind}` }, h("legend", {}, `Spec of ${kind}`),
-      members.length ? members.map((it) => control(it, this.draft.spec, this.draft.wrong[it.name], () => { const isOver = Object.hasOwn(this.draft.wrong, it.name); delete this.draft.wrong[it.name]; this.changed(); if (isOver) this.redraw(); })) : h("p", { class: "hint" }, "This kind takes no arguments."));
+      members.length ? members.map((it) => control(it, this.draft.spec, this.draft.wrong[it.name], () => { const isOver = Object.hasOwn(this.draft.wrong, it.name); delete this.draft.wrong[it.name]; this.changed(); if (isOver) this.redraw(); }, () => this.left(it.name))) : h("p", { class: "hint" }, "This kind takes no arguments."));
   }
 
   namespace(namespaces) {
@@ -119,4 +120,4 @@ export function fieldAt(pointer, members) {
   return POINTERS.includes(name) || members.some((it) => it.name === name) ? name : null;
 }
 
-export const fieldsOf = (draft, { id, changed = () => {}, redraw, hidden = [] }) => new Fields(draft, { id, changed, redraw, hidden });
+export const fieldsOf = (draft, { id, changed = () => {}, left = () => {}, redraw, hidden = [] }) => new Fields(draft, { id, changed, left, redraw, hidden });

@@ -9,7 +9,7 @@ import { gap, isBound } from "./gap.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
 import { may, readable } from "./session.js";
-import { asker, counted, dated, duration, fact, number, observerPath, pill, table, time, timed, what } from "./show.js";
+import { asker, counted, dated, duration, fact, number, observerPath, pill, spaced, table, time, timed, what } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
 import { SHOWN, versionsPanel } from "./versions.js";
 import { toYaml } from "./yaml.js";
@@ -48,12 +48,12 @@ function possible({ status: now, schedule }) {
 }
 
 const retryText = (it) => ({
-  exponential: () => `${it.first} doubling to ${it.max}${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
-  fixed: () => `every ${it.every}${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
-  intervals: () => (it.delays?.length ? `after ${it.delays.join(", ")}` : "none"),
+  exponential: () => `${spaced(it.first)}, doubling to ${spaced(it.max)}${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
+  fixed: () => `after ${spaced(it.every)} each time${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
+  intervals: () => (it.delays?.length ? `after ${it.delays.map(spaced).join(", ")}` : "none: it fails at its first error"),
 })[it.kind]?.() ?? it.kind;
 
-const scheduleText = ({ cron, time_zone: zone, if_running: during, jitter }) => [h("code", {}, cron), ` in ${zone}${during === "skip" ? "" : `, if running: ${during}`}${jitter ? `, jitter ${jitter}` : ""}`];
+const scheduleText = ({ cron, time_zone: zone, if_running: during, jitter }) => [h("code", {}, cron), ` in ${zone}${during === "skip" ? "" : `, if running: ${during}`}${jitter ? `, jitter ${spaced(jitter)}` : ""}`];
 const lastExecution = ({ ended_at: at, error, scheduled_for: due }) => [time(at), error ? ` failed: ${error}` : " completed", due ? [", for ", time(due)] : ", started by a request"];
 
 function facts(it) {
@@ -70,7 +70,7 @@ function facts(it) {
     it.restarts ? ["Restarts", number(it.restarts)] : null,
     ["Retry policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
-    ["Grace period", it.grace],
+    ["Grace period", spaced(it.grace)],
     it.start_at ? ["May start", time(it.start_at)] : null,
     it.windows ? ["Windows", windowsText(it.windows)] : null,
     it.closes_at ? ["Window closes", time(it.closes_at)] : null,
@@ -78,8 +78,8 @@ function facts(it) {
     it.schedule && it.next_start_at ? ["Next execution", time(it.next_start_at)] : null,
     it.last_execution ? ["Last execution", lastExecution(it.last_execution)] : null,
     it.finish_at ? ["Finishes", time(it.finish_at)] : null,
-    it.start_within ? ["Start within", it.start_within] : null,
-    it.attempt_timeout ? ["Attempt timeout", it.attempt_timeout] : null,
+    it.start_within ? ["Start within", spaced(it.start_within)] : null,
+    it.attempt_timeout ? ["Attempt timeout", spaced(it.attempt_timeout)] : null,
     it.priority ? ["Priority", number(it.priority)] : null,
     it.weight > 1 ? ["Weight", `${number(it.weight)} slots`] : null,
     it.limits.length ? ["Limits", it.limits.map((key) => h("a", { class: "tag", href: `#/limits/${encodeURIComponent(key)}` }, key))] : null,
@@ -126,6 +126,12 @@ async function beginEdit(context) {
   document.querySelector("main .sheet :is(input, select, textarea), main #definition")?.focus();
 }
 
+/** When an observer completed, and how long its last run took. */
+function endedText(it, run) {
+  const lasted = run?.ended_at ? ` after ${duration(Math.max(Date.parse(run.ended_at) - Date.parse(run.started_at), 0))}` : "";
+  return ["Completed ", time(run?.ended_at ?? it.modified_at), lasted ? `: its last run ended${lasted}` : "", "."];
+}
+
 function header(it, context) {
   const gone = it.status === "Deleted" || it.status === "OnDeleting";
   const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
@@ -144,6 +150,7 @@ function draw(data, { params }, context) {
   const panel = { logs: () => logs(it, runs, params, context), runs: () => h("section", { class: "panel", key: "runs" }, h("h2", {}, "Runs, newest first"), runList(runs, it)), definition: () => definitionPanel(data), versions: () => versionsPanel(it, versions, params, context), events: () => eventsPanel(data) };
   return [
     header(it, context),
+    it.status === "Completed" && !it.reason ? h("p", { class: "why", key: "over" }, endedText(it, runs[0])) : null,
     it.last_error && it.status !== "Deleted" ? h("p", { class: "why", key: "error" }, h("span", { class: "bad" }, it.last_error), it.reason && it.reason !== it.last_error ? [" · ", timed(it.reason)] : "") : it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,
     it.progress ? h("p", { class: "why", key: "progress" }, it.progress) : null,
     editing && isEditing(it) ? editPanel(it, editing, context) : null,

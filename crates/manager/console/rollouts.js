@@ -4,7 +4,7 @@ import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { startRollout } from "./start.js";
-import { bar, counted, empty, fact, number, observerLink, pager, state, table, time } from "./show.js";
+import { bar, counted, empty, fact, number, observerLink, pager, spaced, state, table, time } from "./show.js";
 import { toYaml } from "./yaml.js";
 
 const LISTED = 50, PAGE = 100;
@@ -87,7 +87,7 @@ function drawOne(data, route, context) {
       progress(it), buttons(it, context)),
     h("div", { class: "panels", key: "facts" },
       h("section", { class: "panel" }, h("h2", {}, "Rules"), h("dl", { class: "facts" },
-        fact("Maximum in progress", number(it.max_parallel)), fact("Healthy after", it.healthy_for), fact("Timeout", it.timeout), fact("On failure", it.on_failure),
+        fact("Maximum in progress", number(it.max_parallel)), fact("Healthy after", spaced(it.healthy_for)), fact("Timeout", spaced(it.timeout)), fact("On failure", it.on_failure),
         fact("Started", time(it.created_at)), fact("By", it.by ?? "unknown"), over(it) ? fact("Ended", time(it.ended_at)) : null)),
       h("section", { class: "panel" }, h("h2", {}, "Patch"), h("pre", { tabindex: "0" }, toYaml(it.patch)),
         h("dl", { class: "facts" }, Object.entries(it.selector).map(([name, value]) => fact(SELECTED[name] ?? name, typeof value === "string" ? value : JSON.stringify(value)))))),

@@ -29,6 +29,10 @@ export function duration(ms) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
+const UNITS = { m: "min" };
+/** A duration of a definition, such as 1h30m, as the console writes durations: 1 h 30 min. */
+export const spaced = (text) => text.replace(/(\d)\s*([a-z]+)\s*/g, (_, digit, unit) => `${digit} ${UNITS[unit] ?? unit} `).trim();
+
 export function bytes(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const unit = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(count, 1)) / 10));

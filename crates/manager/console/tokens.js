@@ -22,10 +22,12 @@ const once = (made) => tell({ title: `Token ${made.name}`, lines: ["The console 
 export async function newToken(roles, context, namespace = "") {
   const names = roles.length ? roles : ["viewer", "operator", "admin"];
   const first = isGuarded() ? [] : ["As soon as a token exists, every request needs one. The first token must have the role admin; log in with it afterwards."];
+  const known = await readable("namespaces:read", () => get("/v1/namespaces"), { items: [] }), chosen = isGuarded() ? namespace : "";
+  const all = [...new Set([...known.items.map((it) => it.name), chosen])].filter(Boolean);
   const made = await askChange({ title: "New token", lines: first, action: "Create", check: ({ name }) => (name ? {} : { name: "a token needs the name of its owner" }),
     send: (typed) => call("POST", "/v1/tokens", Object.fromEntries(Object.entries(typed).filter(([, value]) => value))), fields: [
     { name: "name", label: "Name of its owner", placeholder: "jane" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
-    { name: "namespace", label: "Namespace", value: isGuarded() ? namespace : "", hint: "if empty, the rights of the role hold in all namespaces" }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] }, context);
+    { name: "namespace", label: "Namespace", value: chosen, options: [["", "all namespaces"], ...all.map((it) => [it, it])], hint: "where the rights of the role hold" }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] }, context);
   if (made) once(made);
 }
 
