@@ -4,7 +4,7 @@ import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { createBatch } from "./start.js";
-import { bar, counted, empty, fact, number, observerLink, pager, state, table, time, word } from "./show.js";
+import { bar, counted, empty, explained, fact, number, observerLink, pager, state, table, time, word } from "./show.js";
 
 const LISTED = 50, PAGE = 100;
 const STATUSES = ["Scheduled", "Created", "Processing", "Paused", "OnDeleting", "Completed", "Failed", "Deleted"];
@@ -17,8 +17,8 @@ const rate = (it) => it.rate_per_minute === null ? "unknown" : `${it.rate_per_mi
 
 const ORDERS = {
   "retry-failed": { word: "Retry failed", done: "retries its failed observers" },
-  cancel: { word: "Cancel batch", done: "is being cancelled", danger: true, lines: (it) => [`Managers delete the observers of ${it.name} that have not ended.`] },
-  delete: { word: "Delete batch", done: "is being deleted", danger: true, lines: (it) => [`This deletes ${it.name} with its ${counted(it.members, "observer")}, their results and errors.`] },
+  cancel: { word: "Cancel batch", done: "is being cancelled", danger: true, lines: (it) => [`This deletes the observers of ${it.name} that have not ended; those that have ended stay. This cannot be undone.`] },
+  delete: { word: "Delete batch", done: "is being deleted", danger: true, lines: (it) => [`This deletes ${it.name} and its ${counted(it.members, "observer")} with their results and errors. This cannot be undone.`] },
 };
 
 async function ask(verb, it, context) {
@@ -38,7 +38,8 @@ function buttons(it, context) {
 
 const drawAll = ({ items, total }) => [
   h("header", { class: "head" }, h("h1", {}, "Batches"), h("p", { class: "total" }, number(total)), may("batches:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: createBatch }, "New batch")) : null),
-  items.length === 0 ? empty("No batches", ["A batch creates many observers at once and completes when each of them has ended. Create one here, or on a terminal with: ", h("code", {}, "everwatch batch create")]) : table("Batches", [
+  explained("A batch is many observers that are created together, for example one for each report. It completes when each of them has ended."),
+  items.length === 0 ? empty("No batches", ["Create one here, or on a terminal with: ", h("code", {}, "everwatch batch create")]) : table("Batches", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },
     { title: "Progress", class: "progress", cell: progress },
@@ -63,7 +64,7 @@ function membersPanel({ it, members }, route, context) {
       h("label", { class: "row end" }, h("span", { class: "fine" }, "Status"), h("select", { name: "status", onchange: (event) => context.set({ status: event.target.value, cursor: "" }) },
         h("option", { value: "", selected: !now }, "any"), STATUSES.map((name) => h("option", { value: name, selected: name === now }, word(name)))))),
     members.items.length === 0 ? h("p", { class: "fine" }, "No observer has this status.") : table("Observers", [
-      { title: "Place", class: "n", cell: (row) => String(row.place) },
+      { title: "Number", class: "n", cell: (row) => String(row.place) },
       { title: "Observer", class: "name", cell: observerLink },
       { title: "Status", cell: (row) => state(row.status) },
       { title: "Result", class: "text", cell: (row) => row.result === null ? "" : JSON.stringify(row.result) },

@@ -5,7 +5,7 @@ import { control } from "./schema.js";
 import { ownNamespace } from "./session.js";
 import { coded } from "./show.js";
 
-const RETRIES = [["", "default: 1s, doubling to 1m, without limit"], ["exponential", "doubling delays"], ["fixed", "the same delay each time"], ["intervals", "these delays, then it fails"]];
+const RETRIES = [["", "default: after 1 s, doubling to 1 min, without limit"], ["exponential", "doubling delays"], ["fixed", "the same delay each time"], ["intervals", "these delays, then it fails"]];
 const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"], ["restart", "stop and execute again"]];
 const PLAIN = { autocomplete: "off", spellcheck: "false" };
 
@@ -68,13 +68,13 @@ class Fields {
     const named = [...new Set([...pools.map((it) => it.name), this.draft.pool])].filter((it) => it && it !== "default");
     const options = [["", "default"], ...named.map((it) => [it, it])];
     return h("fieldset", { key: "placement" }, h("legend", {}, "Placement and policies"),
-      this.line("Pool", "/pool", "pool", h("select", { name: "pool", onchange: this.keep("pool", "/pool") }, options.map(([value, text]) => h("option", { value, selected: (this.draft.pool === "default" ? "" : this.draft.pool) === value }, text))), "which services may run it"),
+      this.line("Pool", "/pool", "pool", h("select", { name: "pool", onchange: this.keep("pool", "/pool") }, options.map(([value, text]) => h("option", { value, selected: (this.draft.pool === "default" ? "" : this.draft.pool) === value }, text))), "the group of services that may run it"),
       this.has("labels") ? this.text("Labels", "/labels", ["labels"], "team=a, region=eu", "key=value, comma-separated") : null,
-      this.check("Queue when full", "queue", "otherwise, the manager refuses the observer when the pool is full (`on_full`)"),
+      this.check("Queue when full", "queue", "it waits for a slot when the pool is full; otherwise, the manager refuses it (`on_full`)"),
       this.text("Priority", "/priority", ["priority"], "0", "-100 to 100; free slots go to the highest priority first", { type: "number", min: -100, max: 100, step: 1 }),
       this.text("Weight", "/weight", ["weight"], "1", "the number of slots that it takes", { type: "number", min: 1, max: 1000, step: 1 }),
       this.has("limits") ? this.text("Limits", "/limits", ["limits"], "account-42", "keys, separated by commas; it starts when each of these limits has a free place") : null,
-      this.check("Never overlap", "forbid", "a new run starts only after the previous run has certainly ended"));
+      this.check("Never overlap", "forbid", "after the loss of a service, it starts elsewhere only when its previous run has certainly ended (`overlap`)"));
   }
 
   /** What happens after an error of its code, and how it stops. */
@@ -83,7 +83,7 @@ class Fields {
     const attempts = (counted) => this.text("Attempts", "/retry/attempts", ["attempts"], "no limit", `maximum number of attempts in one run${counted}; empty: no limit`, { type: "number", min: 1, step: 1 });
     const parts = {
       exponential: () => [this.text("First delay", "/retry/first", ["first"], "1s", "before the second attempt; each further delay is twice as long"), this.text("Longest delay", "/retry/max", ["longest"], "60s", "the delays grow up to this one"),
-        this.text("Reset after", "/retry/reset_after", ["reset"], "5m", "after running for this long, the delays are short again"), attempts(", counted again after “Reset after”")],
+        this.text("Reset after", "/retry/reset_after", ["reset"], "5m", "after it has run for this long without an error, the next delay is the first one again"), attempts(", counted again after “Reset after”")],
       fixed: () => [this.text("Delay", "/retry/every", ["every"], "5s", "between an error and the next attempt"), attempts("")],
       intervals: () => [this.text("Delays", "/retry/delays", ["delays"], "1s, 10s, 1m", "separated by commas; if empty, it fails at its first error")],
     };
@@ -99,10 +99,10 @@ class Fields {
       this.has("start_at") ? this.text("Start", "/start_at", ["start"], undefined, `${zone}; if empty, at once`, at) : null,
       this.has("finish_at") ? this.text("Finish", "/finish_at", ["finish"], undefined, "it ends at this time; if empty, it has no end", at) : null,
       schedule ? this.text("Schedule", "/schedule", ["schedule"], "0 3 * * *", "cron expression of the times at which it executes; not together with windows") : null,
-      schedule ? this.choice("If running", "/if_running", ["running"], DURING, "at a time of the schedule while an execution is active") : null,
+      schedule ? this.choice("If running", "/if_running", ["running"], DURING, "what happens at a time of the schedule while it still executes") : null,
       windows ? this.text("Windows", "/windows", ["windows"], "mon-fri 09:30-16:00; sat 10:00-12:00", "it runs only within these hours; if empty, always") : null,
       schedule || windows ? this.text("Time zone", "/time_zone", ["zone"], undefined, "of the schedule or the windows, such as Europe/Berlin") : null,
-      this.text("Start within", "/start_within", ["within"], "10m", "it fails if it still waits for a slot after this time; if empty, it waits"),
+      this.text("Start within", "/start_within", ["within"], "10m", "it fails if it still waits for a slot after this time; if empty, it waits as long as it must"),
       this.text("Attempt timeout", "/attempt_timeout", ["timeout"], "30m", "time after which its service stops an attempt, such as 30s or 1h 30m; if empty, no limit"));
   }
 }

@@ -77,7 +77,7 @@ function choose(draft, mode, context) {
 const textArea = (draft, context) => h("div", { class: "field", key: draft.mode },
   h("label", { for: "definition" }, `Definition as ${MODES[draft.mode]}`),
   h("textarea", { id: "definition", rows: "22", spellcheck: "false", value: draft.text ?? written(draft), "aria-invalid": draft.unreadable ? "true" : undefined, "aria-describedby": "definition-hint", oninput: (event) => typed(draft, event.target.value, context) }),
-  h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The fields of POST /v1/observers."));
+  h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The same fields as in the API and in the files of everwatch observer apply."));
 
 /** Reads the draft from the fields; what no field shows stays unchanged. */
 function read(draft, kind, context) {
@@ -108,7 +108,7 @@ function form(draft, kinds, pools, context) {
   const fields = fieldsOf(draft.values, { id: "edit", hidden: draft.hidden, changed: () => read(draft, kind, context), redraw: () => context.redraw() });
   const rest = [...draft.hidden, ...others.map((it) => `${it} of the spec`)];
   return h("div", { class: "sheet", key: "form" }, fields.spec(draft.definition.kind ?? "no kind", shown), fields.placement(pools), fields.failing(), fields.times(),
-    rest.length ? h("p", { class: "hint" }, `As YAML, because no field can show it: ${rest.join(", ")}.`) : null);
+    rest.length ? h("p", { class: "hint" }, `The form has no field for ${rest.join(", ")}: to change that, switch to YAML.`) : null);
 }
 
 /** The complaints without a field; all of them beside a text. */

@@ -217,7 +217,7 @@ const asTable = ({ lanes, marks, until }, groups) => {
   return h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
   { title: "Service", cell: (it) => h("a", { href: `#/services/${encodeURIComponent(it.service)}` }, it.service) },
   ...(names ? [{ title: groups.by === "pool" ? "Pool" : `Label ${groups.by.slice("label:".length)}`, cell: (it) => names.get(it.service) ?? "–" }] : []),
-  { title: "Lives", cell: (it) => (it.lives ? "yes" : "no") },
+  { title: "State", cell: (it) => (it.lives ? "living" : "ended") },
   { title: "Held at the end", class: "n", cell: (it) => number(heldAtEnd(it, Date.parse(until))) },
   { title: "Most held", class: "n", cell: (it) => number(most(it, "held_max")) },
   { title: "Most in a gap", class: "n", cell: (it) => number(most(it, "gap")) },

@@ -71,7 +71,7 @@ function facts(it) {
     ["Retry policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
     ["Grace period", spaced(it.grace)],
-    it.start_at ? ["May start", time(it.start_at)] : null,
+    it.start_at ? ["Starts", time(it.start_at)] : null,
     it.windows ? ["Windows", windowsText(it.windows)] : null,
     it.closes_at ? ["Window closes", time(it.closes_at)] : null,
     it.schedule ? ["Schedule", scheduleText(it.schedule)] : null,

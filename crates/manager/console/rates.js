@@ -6,7 +6,7 @@ import { asDuration, asWhole } from "./create-check.js";
 import { h } from "./dom.js";
 import { rowActions } from "./row-actions.js";
 import { may } from "./session.js";
-import { bar, counted, empty, number, table } from "./show.js";
+import { bar, counted, empty, explained, number, table } from "./show.js";
 
 const PAGE = 100;
 
@@ -51,12 +51,13 @@ const actions = (it, context) => (may("rates:write") ? rowActions(`rate ${it.key
 const draw = ({ items, total }, _, context) => [
   h("header", { class: "head" }, h("h1", {}, "Rates"), h("p", { class: "total" }, number(total)),
     may("rates:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => add(items, context) }, "New rate")) : null),
-  items.length === 0 ? empty("No rates", "A rate says how many permits of a key all services together may use, for example how many requests a minute to one host.") : table("Rates", [
+  explained("A rate says how many permits of a key all services together may use in a time, for example requests to one host. Code waits until it has a permit."),
+  items.length === 0 ? empty("No rates", "Code names the key of a rate when it acquires a permit.") : table("Rates", [
     { title: "Key", class: "name", cell: (it) => it.key },
     { title: "Rate", cell: said },
     { title: "Available", class: "progress", cell: (it) => bar(it.available, it.at_once, left(it), false) },
     { title: "Permits", class: "n", cell: (it) => `${number(it.available)} of ${number(it.at_once)}` },
-    { title: "Waited for", class: "n", cell: (it) => number(it.waiting) },
+    { title: "Waiting for a permit", class: "n", cell: (it) => number(it.waiting) },
     { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, context) },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)} of ${counted(total, "rate")} are shown.`) : null,

@@ -4,7 +4,7 @@ import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { startRollout } from "./start.js";
-import { bar, counted, empty, fact, number, observerLink, pager, spaced, state, table, time } from "./show.js";
+import { bar, counted, empty, explained, fact, number, observerLink, pager, spaced, state, table, time } from "./show.js";
 import { toYaml } from "./yaml.js";
 
 const LISTED = 50, PAGE = 100;
@@ -23,8 +23,8 @@ const progress = (it) => bar(ready(it), it.members, `${number(ready(it))} of ${c
 
 async function ask(verb, it, context) {
   const questions = {
-    revert: [`This restores the former definitions of the observers that ${it.name} has changed; observers that were edited since stay as they are.`],
-    cancel: [`${it.name} changes no further observer. The observers that it has changed stay changed.`],
+    revert: [`This gives the observers that ${it.name} has changed their former definitions again. Observers that someone has edited since then stay as they are.`],
+    cancel: [`${it.name} changes no more observers. Those that it has changed stay changed.`],
   };
   const titles = { revert: "Revert", cancel: "Cancel rollout" };
   const lines = questions[verb];
@@ -43,7 +43,8 @@ function buttons(it, context) {
 
 const drawAll = ({ items, total }) => [
   h("header", { class: "head" }, h("h1", {}, "Rollouts"), h("p", { class: "total" }, number(total)), may("rollouts:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: startRollout }, "New rollout")) : null),
-  items.length === 0 ? empty("No rollouts", ["A rollout changes many observers a few at a time. Start one here, or on a terminal with: ", h("code", {}, "everwatch rollout start")]) : table("Rollouts", [
+  explained("A rollout makes the same change to many observers, a few at a time. It goes on while the changed observers run well; if one fails, it pauses or takes the change back."),
+  items.length === 0 ? empty("No rollouts", ["Start one here, or on a terminal with: ", h("code", {}, "everwatch rollout start")]) : table("Rollouts", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },
     { title: "Progress", class: "progress", cell: progress },

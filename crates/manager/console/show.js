@@ -129,6 +129,9 @@ export const observerPath = (it) => `observers/${it.status === undefined || it.s
 export const observerName = (it) => (isElsewhere(it) ? `${it.namespace}/${it.name}` : it.name);
 export const observerLink = (it) => h("a", { href: `#/${observerPath(it)}` }, observerName(it));
 
+/** What the things of a page are, for those who do not know. */
+export const explained = (text) => h("p", { class: "explained", key: "explained" }, text);
+
 export function empty(title, text, ...actions) {
   return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions.length ? h("p", { class: "row" }, ...actions) : null);
 }

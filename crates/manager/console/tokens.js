@@ -26,13 +26,13 @@ export async function newToken(roles, context, namespace = "") {
   const all = [...new Set([...known.items.map((it) => it.name), chosen])].filter(Boolean);
   const made = await askChange({ title: "New token", lines: first, action: "Create", check: ({ name }) => (name ? {} : { name: "a token needs the name of its owner" }),
     send: (typed) => call("POST", "/v1/tokens", Object.fromEntries(Object.entries(typed).filter(([, value]) => value))), fields: [
-    { name: "name", label: "Name of its owner", placeholder: "jane" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
+    { name: "name", label: "Name", placeholder: "jane", hint: "of the user or the program that gets the token" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
     { name: "namespace", label: "Namespace", value: chosen, options: [["", "all namespaces"], ...all.map((it) => [it, it])], hint: "where the rights of the role hold" }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] }, context);
   if (made) once(made);
 }
 
 async function rotate(it, context) {
-  const made = await askChange({ title: `Rotate token ${it.name}?`, lines: ["It gets a new secret. The current one stays valid for the overlap."], action: "Rotate", fields: [{ name: "overlap", label: "Overlap", placeholder: "1h" }],
+  const made = await askChange({ title: `Rotate token ${it.name}?`, lines: ["It gets a new secret, which is shown once."], action: "Rotate", fields: [{ name: "overlap", label: "Keep the current secret valid for", placeholder: "1h" }],
     send: ({ overlap }) => call("POST", `/v1/tokens/${encodeURIComponent(it.id)}/rotate`, overlap ? { overlap } : {}) }, context);
   if (made) once(made);
 }
