@@ -153,9 +153,11 @@ async function follow() {
 }
 
 /** After a login or a logout: everything is read again. */
-function entered() {
+async function entered() {
   forgetCounts();
-  greet();
+  await greet();
+  // The page may be one that this user may not open.
+  if (!may(PAGES.find((it) => it.path === route.parts[0])?.needs)) location.hash = "#/";
   live.now();
 }
 

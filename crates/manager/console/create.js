@@ -7,7 +7,7 @@ import { drawText, dropText, loadText, startOf, startText, textDraft } from "./c
 import { fieldAt, fieldsOf } from "./definition-fields.js";
 import { h } from "./dom.js";
 import { MODES } from "./editor.js";
-import { readable } from "./session.js";
+import { may, readable } from "./session.js";
 import { empty, observerPath } from "./show.js";
 
 /** Where the browser keeps the draft of this tab, so that a reload does not lose it. */
@@ -54,6 +54,7 @@ async function fillFrom(from, kinds) {
 }
 
 async function load({ params }) {
+  if (!may("observers:create")) throw new Refused(403, { detail: "the role of this session does not permit observers:create", code: "not-permitted" });
   if (modeOf(params) !== "form") await loadText(params, modeOf(params));
   if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
   const none = { items: [] };

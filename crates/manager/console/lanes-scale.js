@@ -68,6 +68,8 @@ export function chosen({ lanes, incidents }, unfolded) {
   return { shown: sorted(worst.slice(0, LANES - 1)), folded: worst.slice(LANES - 1) };
 }
 
+/** The part of a column by which a segment may begin too early. */
+const ROUNDED = 0.02;
 const NOTHING = () => ({ held_min: 0, held_max: 0, gap: 0, overlap: 0 });
 
 /** One lane in columns: the maximum of each. */
@@ -102,7 +104,10 @@ export function spread(lanes, at, count) {
       const since = Math.max(Date.parse(it.since), at.since), until = Math.min(Date.parse(it.until), end);
       for (let index = Math.floor((since - at.since) / size); index < count && at.since + index * size < until; index += 1) {
         const from = at.since + index * size, to = Math.min(from + size, end);
-        sums[index].held += (it.held_min + it.held_max) / 2 * Math.max(Math.min(until, to) - Math.max(since, from), 0) / (to - from);
+        const part = Math.max(Math.min(until, to) - Math.max(since, from), 0);
+        sums[index].held += (it.held_min + it.held_max) / 2 * part / (to - from);
+        // The manager rounds the times of segments: what reaches into a column by a moment belongs to the next one.
+        if (part < Math.min((to - from) * ROUNDED, until - since)) continue;
         sums[index].gap = Math.max(sums[index].gap, it.gap);
         sums[index].overlap = Math.max(sums[index].overlap, it.overlap);
       }

@@ -13,6 +13,8 @@ const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
 const NARROW = 620;
 const NEAR = 7;
 const WIDE_GAP = 14;
+/** A column of this time shows that there was a gap, not how long it was. */
+const COARSE_MS = 20000;
 /** The radius of the end of an arc. */
 const END = 2.6;
 /** More incidents than this within so many pixels are drawn without arcs. */
@@ -58,10 +60,12 @@ function heldPaths(segments, row, full, { x }) {
   });
 }
 
-function faults(segments, row, { x }) {
+function faults(segments, row, { x, isCoarse }) {
   return segments.filter((it) => it.gap > 0 || it.overlap > 0).flatMap((it) => {
-    const from = x(Date.parse(it.since)), width = Math.max(x(Date.parse(it.until)) - from, 2.5);
+    const from = x(Date.parse(it.since)), whole = x(Date.parse(it.until)) - from, width = isCoarse ? Math.max(whole - 1, 1.2) : Math.max(whole, 2.5);
     const part = (name) => s("rect", { class: name, x: from.toFixed(1), y: y(row), width: width.toFixed(1), height: ROW, rx: 1 });
+    // A column of a minute has a gap if there was one for a moment: it must not look like a minute of it.
+    if (isCoarse) return [it.gap > 0 ? part("gap brief") : null, it.overlap > 0 ? part("overlap") : null];
     return [it.gap > 0 ? part(width > WIDE_GAP ? "gap long" : "gap") : null, it.gap > 0 && width > WIDE_GAP ? s("rect", { class: "gap", x: from.toFixed(1), y: y(row), width: 2.5, height: ROW }) : null, it.overlap > 0 ? part("overlap") : null];
   }).filter(Boolean);
 }
@@ -192,7 +196,7 @@ function rowsOf(picture, at, groups) {
 
 function chart(all, capacities, width, groups, choose) {
   const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type)) };
-  const left = width < NARROW ? 88 : 124, at = scale(picture, width, left, 14);
+  const left = width < NARROW ? 88 : 124, at = { ...scale(picture, width, left, 14), isCoarse: (Date.parse(picture.until) - Date.parse(picture.since)) / picture.columns > COARSE_MS };
   const drawn = rowsOf(picture, at, groups);
   const rows = new Map(drawn.flatMap((it, row) => (it.sum ? [] : [...(it.names ?? [it.service])].map((name) => [name, row]))));
   const top = Math.max(1, ...drawn.filter((it) => !it.group && !it.sum).map((it) => most(it, "held_max")));

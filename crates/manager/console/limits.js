@@ -18,24 +18,28 @@ const gauge = (it) => isGroup(it) ? h("span", { class: "fine" }, use(it)) : bar(
 const said = (key, max) => `At most ${counted(Number(max), "observer")} with the key ${key} may run at once.`;
 const wrongMax = (max) => { const wrong = max ? asWhole(0, Infinity)(max) : "write a whole number"; return wrong ? { max: wrong } : {}; };
 
+const fieldsFor = ({ max, enforce }) => [
+  { name: "max", label: "Observers that may run at once", placeholder: String(max) },
+  { name: "enforce", label: "If more run when it is set", value: enforce ? "yes" : "", options: [["", "they continue, and no other starts"], ["yes", "managers end those that were created last"]] },
+];
+const bodyOf = ({ max, enforce }) => ({ max: Number(max), enforce: enforce === "yes" });
+
 /** Asks for a maximum and sets it; `lines` say what follows. */
 const set = (key, { max, enforce, lines, title }, context) => askChange({
-  title, action: "Set", lines, fields: [{ name: "max", label: "Observers that may run at once", placeholder: String(max) }],
-  check: (typed) => wrongMax(typed.max), fieldOf: () => ["max"],
-  send: (typed) => call("PUT", path(key), { max: Number(typed.max), enforce }), done: (typed) => said(key, typed.max),
+  title, action: "Set", lines, fields: fieldsFor({ max, enforce }), check: (typed) => wrongMax(typed.max), fieldOf: () => ["max"],
+  send: (typed) => call("PUT", path(key), bodyOf(typed)), done: (typed) => said(key, typed.max),
 }, context);
 
 function change(it, context) {
-  const ends = it.enforce ? "The limit is enforced: with a lower maximum, managers end the runs of the observers that were created last, and those wait for a place." : "The limit is not enforced: with a lower maximum, observers that run continue.";
   const apart = it.applies !== it.key ? [`The limit ${it.applies} applies now; this sets a limit for ${it.key} alone.`] : [];
-  return set(it.key, { max: it.max, enforce: it.enforce, title: `Maximum of ${it.key}`, lines: [`${use(it)}. ${ends}`, ...apart] }, context);
+  return set(it.key, { max: it.max, enforce: it.enforce, title: `Maximum of ${it.key}`, lines: [`${use(it)}.`, ...apart] }, context);
 }
 
 const add = ({ items }, context) => askChange({
   title: "New limit", action: "Create", lines: ["Observers that name the key use a place of the limit while they run. A key with * at its end, such as account-*, sets the limit of each key that begins so."],
-  fields: [{ name: "key", label: "Key", placeholder: "account-42" }, { name: "max", label: "Observers that may run at once", placeholder: "1" }],
+  fields: [{ name: "key", label: "Key", placeholder: "account-42" }, ...fieldsFor({ max: 1, enforce: false })],
   check: ({ key, max }) => ({ ...(key ? items.some((it) => it.key === key) && { key: `limit ${key} exists: change it on its page` } : { key: "a limit needs a key" }), ...wrongMax(max) }),
-  fieldOf: (pointer) => [pointer.startsWith("/max") ? "max" : "key"], send: ({ key, max }) => call("PUT", path(key), { max: Number(max), enforce: false }), done: ({ key, max }) => said(key, max),
+  fieldOf: (pointer) => [pointer.startsWith("/max") ? "max" : "key"], send: ({ key, ...typed }) => call("PUT", path(key), bodyOf(typed)), done: ({ key, max }) => said(key, max),
 }, context);
 
 async function remove(it, context) {
@@ -53,7 +57,7 @@ const drawAll = ({ items, total }, context) => [
     { title: "Used", class: "n", cell: (it) => number(it.used) },
     { title: "Maximum", class: "n", cell: (it) => number(it.max) },
     { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
-    { title: "Enforced", cell: (it) => it.enforce ? "yes" : "no" },
+    { title: "Surplus", cell: (it) => (it.enforce ? "ends" : "continues") },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)} of ${counted(total, "limit")} are shown.`) : null,
 ];

@@ -67,7 +67,7 @@ export function stripPanel(runs, it, params, context) {
 export function runList(runs, it) {
   const line = (run, at) => {
     const lasted = run.ended_at ? duration(Math.max(Date.parse(run.ended_at) - start(run), 0)) : null;
-    return h("li", { key: String(run.epoch), "data-now": runsNow(run, at, it) ? "yes" : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
+    return h("li", { key: String(run.epoch), "data-now": runsNow(run, at, it) ? (it.health === "restarting" ? "restarting" : "yes") : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
       h("p", {}, h("strong", {}, serviceOf(run)), " ", h("span", { class: "how" }, ending(run, at, it))),
       h("p", { class: "fine", title: exact(run.started_at) }, "started ", time(run.started_at), lasted ? `, ran for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} attempts` : "",
         run.gap_ms !== null ? [", after a gap of ", gap(run.gap_ms, isBound(run))] : "", ` · epoch ${run.generation}.${run.acquisitions}`, may("logs:read") ? [" · ", h("a", { href: `#/${observerPath(it)}?run=${run.epoch_string}`, "aria-label": `Log of run ${run.epoch_string}` }, "Log")] : ""));

@@ -11,7 +11,7 @@ const TERMS = {
   "Loop lag": "how late the service runs its timers: code that blocks a thread makes it grow",
   "Attempt timeout": "after this time, the service stops an attempt; it counts as an error",
   "Creates left": "how many observers may still be created in the namespace in this minute",
-  Enforced: "whether a lower maximum also ends runs; otherwise, it applies only to observers that start later",
+  Surplus: "whether observers that run beyond a lower maximum continue, or managers end those that were created last; no other starts in either case",
   "Failure tolerance": "how many services of the pool can be lost while the others have slots for all of its observers",
   Gap: "the time between two runs of an observer, in which it ran nowhere",
   "Grace period": "the time between the request to stop and the end of the code by force",

@@ -5,7 +5,7 @@ import { confirm, tell } from "./ask.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { rowActions } from "./row-actions.js";
-import { isGuarded, may, readable } from "./session.js";
+import { isGuarded, may, readable, whoName } from "./session.js";
 import { empty, number, state, table, time } from "./show.js";
 
 const PAGE = 200;
@@ -37,12 +37,19 @@ async function rotate(it, context) {
   if (made) once(made);
 }
 
-async function revoke(it, context) {
-  if (await confirm({ title: `Revoke token ${it.name}?`, lines: ["All managers refuse it within 5 s, and streams that were opened with it close."], action: `Revoke ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/tokens/${encodeURIComponent(it.id)}`), `Token ${it.name} revoked.`);
+/** Who loses access with the token. */
+function lossOf(it, items) {
+  const isFull = (one) => one.valid && one.role === "admin" && !one.namespace;
+  return [it.name === whoName() ? "You may be logged in with this token: then your session ends, too." : null,
+    isFull(it) && items.filter(isFull).length === 1 ? "No other token has the role admin in all namespaces: afterwards, only the bootstrap token or another way to log in can create tokens." : null].filter(Boolean);
+}
+
+async function revoke(it, items, context) {
+  if (await confirm({ title: `Revoke token ${it.name}?`, lines: ["All managers refuse it within 5 s, and streams that were opened with it close.", ...lossOf(it, items)], action: `Revoke ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/tokens/${encodeURIComponent(it.id)}`), `Token ${it.name} revoked.`);
 }
 
 const standing = (it) => state(it.valid ? "active" : it.revoked_at ? "revoked" : "expired");
-const actions = (it, context) => (it.valid && may("tokens:write") ? rowActions(`token ${it.name}`, [{ text: "Rotate", label: `Rotate ${it.name}`, run: () => rotate(it, context) }, { text: "Revoke", label: `Revoke ${it.name}`, run: () => revoke(it, context), isDanger: true }]) : "");
+const actions = (it, items, context) => (it.valid && may("tokens:write") ? rowActions(`token ${it.name}`, [{ text: "Rotate", label: `Rotate ${it.name}`, run: () => rotate(it, context) }, { text: "Revoke", label: `Revoke ${it.name}`, run: () => revoke(it, items, context), isDanger: true }]) : "");
 
 const draw = ({ items, total, roles }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Tokens"), h("p", { class: "total" }, number(total)), may("tokens:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => newToken(roles, context) }, "New token")) : null),
@@ -50,7 +57,7 @@ const draw = ({ items, total, roles }, _route, context) => [
   items.length === 0 ? empty("No tokens", "A token identifies a user or a program, has a role, and expires.") : table("Tokens", [
     { title: "Name", class: "name", cell: (it) => it.name }, { title: "Role", cell: (it) => it.role }, { title: "Namespace", cell: (it) => it.namespace ?? "all" }, { title: "State", cell: standing },
     { title: "Created", class: "when", cell: (it) => time(it.created_at) }, { title: "By", cell: (it) => it.created_by }, { title: "Expires", class: "when", cell: (it) => time(it.expires_at) },
-    { title: "Former secret until", class: "when", cell: (it) => (it.previous_until ? time(it.previous_until) : "") }, { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, context) },
+    { title: "Former secret until", class: "when", cell: (it) => (it.previous_until ? time(it.previous_until) : "") }, { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, items, context) },
   ], items),
 ];
 
