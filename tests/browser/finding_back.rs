@@ -92,6 +92,26 @@ async fn handovers_are_listed_and_only_losses_are_counted() {
 }
 
 #[tokio::test]
+async fn a_young_deployment_fills_the_timeline_of_a_day() {
+    let mut cluster = Cluster::new("young");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
+    cluster.api.until_status("one", "Processing").await;
+    let page = Browser::open(&format!("{}/#/?span=24h", cluster.api.url)).await;
+    page.until_text(".chart", "since start").await;
+    // The mark of its start is far from the end of the lane, and within the drawing.
+    let far = "(() => { const chart = document.querySelector('svg.chart')?.getBoundingClientRect(), mark = document.querySelector('.chart .glyph')?.getBoundingClientRect();
+        return mark && mark.left > chart.left && mark.right < chart.left + chart.width * 0.7; })()";
+    page.until("the mark at the start", far).await;
+    page.until(
+        "requests for the part that is stored",
+        "performance.getEntriesByType('resource').some((it) => /timeline\\?since=20\\d\\d-/.test(it.name))",
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn dragging_over_the_timeline_shows_a_part_of_it() {
     let mut cluster = Cluster::new("dragging");
     cluster.manager().await;

@@ -296,6 +296,53 @@ async fn a_selection_is_deleted_after_its_count_was_confirmed() {
 }
 
 #[tokio::test]
+async fn chips_count_within_the_filter_and_a_full_pool_refuses_a_move() {
+    let mut cluster = Cluster::new("full");
+    cluster.manager().await;
+    for name in ["a", "b"] {
+        cluster.service(name, 1).await;
+    }
+    cluster.api.create(json!({"name": "red-2", "kind": "ticker", "desired": "paused"})).await;
+    for name in ["red-1", "blue-1"] {
+        cluster.api.create(json!({"name": name, "kind": "ticker"})).await;
+        cluster.api.until_status(name, "Processing").await;
+    }
+    for name in ["a", "b"] {
+        wait_for("a full service", || async {
+            let held = cluster.api.service(name).await.held;
+            if held == 1 { Ok(()) } else { Err(held.to_string()) }
+        })
+        .await;
+    }
+    let page = Browser::open(&format!("{}/#/observers?q=red", cluster.api.url)).await;
+    let count = |status: &str, expected: u32| {
+        format!("document.querySelector('.chip[data-status={status}] b')?.textContent === '{expected}'")
+    };
+    page.until("one of two runs", &count("running", 1)).await;
+    page.until("one is paused", &count("Paused", 1)).await;
+    page.view("#/observers?q=red&health=running").await;
+    page.until("one row", "document.querySelectorAll('tbody tr').length === 1").await;
+    page.until("the counts of the others", &count("Paused", 1)).await;
+
+    page.view("#/observers/red-1").await;
+    page.press("Move").await;
+    page.until_text("#dialog", "No other service of pool default has a free slot for it.").await;
+    page.until("no choice of the full one", "document.querySelector('#asked-service option:disabled')").await;
+    page.confirm().await;
+    page.until_text("#asked-pool-hint", "Choose another pool, or free a slot").await;
+    page.press("Cancel").await;
+
+    // A field is checked when the user leaves it.
+    page.view("#/create").await;
+    page.until("the form", "document.activeElement.id === 'new-name'").await;
+    page.write("#new-priority", "500\u{e004}").await;
+    page.until_text("#new-priority-hint", "“500” is not a whole number from -100 to 100").await;
+    page.write("#spec-every", "soon\u{e004}").await;
+    page.until_text("#spec-every-hint", "duration").await;
+    page.until("the others wait", "document.querySelectorAll('[aria-invalid=true]').length === 2").await;
+}
+
+#[tokio::test]
 async fn a_service_is_drained_from_its_card_and_the_rest_is_made_even() {
     let mut cluster = Cluster::new("draining");
     cluster.manager().await;
