@@ -49,6 +49,7 @@ async fn going_back_restores_the_place_and_the_form_takes_the_keys() {
     page.run("history.back()").await;
     page.until_text("h1", "Observers").await;
     page.until("the place in the list", "Math.abs(scrollY - 700) < 20").await;
+    page.until("the row that was opened", "document.activeElement.textContent === 'o-30'").await;
     page.write("body", "c").await;
     page.until("the focus in the form", "document.activeElement.id === 'new-name'").await;
     page.write("#new-name", "gs").await;

@@ -66,27 +66,31 @@ function refused(error) {
     empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, error.status === 404 && view.elsewhere ? h("a", { class: "button", href: view.elsewhere(route).href }, view.elsewhere(route).text) : null, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
 }
 
-/** The entry of the history that is open, and where each entry was scrolled to. */
+const START = { at: 0 };
+/** The entry of the history that is open, and of each entry where it was scrolled to and which link had the focus. */
 let entry = null;
 const places = new Map();
-/** Where to scroll after the first drawing of a page; null once that has happened. */
+/** Where to go after the first drawing of a page; null once that has happened. */
 let arriving = null;
 history.scrollRestoration = "manual";
 
-/** Remembers the place of the entry that is left. Returns the place of the entry that opens: the start, unless the user goes back to it. */
+/** Remembers the place of the entry that is left. Returns that of the entry that opens: the start, unless the user goes back to it. */
 function turnTo() {
-  if (entry !== null) places.set(entry, scrollY);
+  const focused = document.activeElement?.closest("main a[href]");
+  if (entry !== null) places.set(entry, { at: scrollY, link: focused?.getAttribute("href") });
   entry = history.state?.entry ?? null;
-  if (entry !== null) return places.get(entry) ?? 0;
+  if (entry !== null) return places.get(entry) ?? START;
   entry = `${Date.now()}-${places.size}`;
   history.replaceState({ entry }, "");
-  return 0;
+  return START;
 }
 
 function arrived() {
-  scrollTo(0, arriving);
+  scrollTo(0, arriving.at);
+  // The keys j and k go on from the row that the user has opened.
+  if (arriving.link) [...main.querySelectorAll("a[href]")].find((it) => it.getAttribute("href") === arriving.link)?.focus({ preventScroll: true });
   // Typing starts in the first field; keys for pages would leave the form.
-  if (arriving === 0 && view.focus) document.querySelector(view.focus)?.focus({ preventScroll: true });
+  else if (arriving.at === 0 && view.focus) document.querySelector(view.focus)?.focus({ preventScroll: true });
   arriving = null;
 }
 

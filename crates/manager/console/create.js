@@ -5,10 +5,12 @@ import { complaints } from "./create-check.js";
 import { CLEAN, body, formOf, membersOf } from "./create-form.js";
 import { drawText, dropText, loadText, startOf, startText, textDraft } from "./create-text.js";
 import { fieldAt, fieldsOf } from "./definition-fields.js";
+import { ordered } from "./definition.js";
 import { h } from "./dom.js";
-import { MODES } from "./editor.js";
+import { MODES, poolNotice } from "./editor.js";
 import { may, readable } from "./session.js";
 import { empty, observerPath } from "./show.js";
+import { toYaml } from "./yaml.js";
 
 /** Where the browser keeps the draft of this tab, so that a reload does not lose it. */
 const KEY = "new-observer";
@@ -164,6 +166,20 @@ async function send(members, isWhole, context) {
   invalid(context);
 }
 
+const previewOf = ({ members, isWhole }) => toYaml(ordered(body(draft, members, isWhole, {})));
+
+/** The definition that the form makes, beside it, and the buttons. */
+const review = (known, pools) => h("section", { class: "panel review" }, h("header", {}, h("h2", {}, "New definition")),
+  poolNotice(draft, pools), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
+  h("p", { class: "row" }, h("button", { type: "submit", form: "new-form", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { forget(); location.hash = "#/observers"; } }, "Cancel")));
+
+/** After an input: the draft is kept, and the definition beside the form follows. */
+function inputted(known) {
+  keepDraft();
+  const preview = document.getElementById("preview");
+  if (preview) preview.textContent = previewOf(known);
+}
+
 function draw({ kinds, pools, namespaces }, { params }, context) {
   const mode = modeOf(params), title = h("h1", {}, "New observer");
   if (kinds.length === 0) return [h("header", { class: "head" }, title), empty("No services", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
@@ -173,12 +189,13 @@ function draw({ kinds, pools, namespaces }, { params }, context) {
   const kind = kinds.find((it) => it.name === draft.kind);
   const { members, isWhole } = membersOf(kind);
   const choose = (event) => { draft.kind = event.target.value; draft.spec = {}; draft.wrong = {}; keepDraft(); context.redraw(); };
-  const form = fieldsOf(draft, { id: "new", changed: keepDraft, left: (pointer) => leave(pointer, { members, isWhole }, context), redraw: () => context.redraw() });
-  return [head, kept(context), h("form", { class: "sheet", key: "sheet", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, isWhole, context); context.redraw(); } },
-    h("fieldset", { key: "what" }, h("legend", {}, "What"), form.namespace(namespaces), form.text("Name", "/name", ["name"], undefined, "letters, digits, - _ . ; if empty, the manager generates a name"),
-      form.choice("Kind", "/kind", ["kind"], kinds.map((it) => [it.name, it.name]), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`, choose)),
-    form.spec(draft.kind, members), form.placement(pools), form.failing(), form.times(),
-    h("p", { class: "row" }, h("button", { type: "submit", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { forget(); location.hash = "#/observers"; } }, "Cancel")))];
+  const form = fieldsOf(draft, { id: "new", changed: () => inputted({ members, isWhole }), left: (pointer) => leave(pointer, { members, isWhole }, context), redraw: () => context.redraw() });
+  return [head, kept(context), h("div", { class: "panels lead", key: "sheet" },
+    h("form", { class: "sheet", id: "new-form", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, isWhole, context); context.redraw(); } },
+      h("fieldset", { key: "what" }, h("legend", {}, "What"), form.namespace(namespaces), form.text("Name", "/name", ["name"], undefined, "letters, digits, - _ . ; if empty, the manager generates a name"),
+        form.choice("Kind", "/kind", ["kind"], kinds.map((it) => [it.name, it.name]), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`, choose)),
+      form.spec(draft.kind, members), form.placement(pools), form.failing(), form.times()),
+    review({ members, isWhole }, pools))];
 }
 
 export const create = { name: "create", title: "New observer", load, draw, focus: "#new-name" };

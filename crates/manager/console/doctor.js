@@ -1,7 +1,7 @@
 // The doctor: its findings, their effects and their cures; a button applies a cure if the API offers it.
 import { call, get, query } from "./api.js";
 import { confirm } from "./ask.js";
-import { copyButton } from "./copy.js";
+import { copyCode } from "./copy.js";
 import { forThisManager } from "./definition.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
@@ -36,12 +36,8 @@ const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.need
 /** A sentence begins with a capital letter, a command does not. */
 const begun = (text) => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
 
-/** The sentence, and below it each command with a button that copies it. */
-function cureText(text) {
-  const found = [...new Set(commands(text).filter((it) => it.startsWith("everwatch ")))];
-  const line = (it) => h("li", { key: it }, h("code", {}, it), copyButton(forThisManager(it), "Copy", `Copy ${forThisManager(it)}`));
-  return [coded(begun(text)), found.length ? h("ul", { class: "commands" }, found.map(line)) : ""];
-}
+/** The sentence; a press on a command in it copies the command. */
+const cureText = (text) => begun(text).split("`").map((part, at) => (at % 2 === 0 ? part : part.startsWith("everwatch ") ? copyCode(part, forThisManager(part)) : h("code", {}, part)));
 
 function buttons(it, context) {
   const found = commands(it.cure).map((text) => ({ text, cure: cureOf(text) })).filter(({ cure }) => cure);
@@ -60,7 +56,7 @@ function draw({ items }, _route, context) {
   const notes = items.filter((it) => it.severity === "info").length;
   const sorted = items.toSorted((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
   return [
-    h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, number(items.length - notes)), notes ? h("p", { class: "fine" }, `and ${counted(notes, "note")}`) : null, h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"))),
+    h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, number(items.length - notes)), notes ? h("p", { class: "fine" }, `and ${counted(notes, "note")}`) : null, h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"), ". Press a command to copy it.")),
     items.length === 0 ? empty("No findings", "The doctor checked the broker, the database, services, capacity and observers, and found no problems.") : h("ul", { class: "stack" }, sorted.map((it) => finding(it, context))),
   ];
 }

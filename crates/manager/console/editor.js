@@ -24,8 +24,8 @@ const unknown = (definition) => Object.keys(definition).filter((name) => !MEMBER
 const plainly = (definition) => Object.entries(complaints(formOf(definition, []).values)).filter(([pointer]) => pointer !== "/time_zone").map(([pointer, detail]) => ({ pointer, detail }));
 
 /** A pool without services is no error: one may start later. */
-function poolNotice({ pool }, pools) {
-  if (typeof pool !== "string" || pools.length === 0 || pools.some((it) => it.name === pool && it.services > 0)) return null;
+export function poolNotice({ pool }, pools) {
+  if (typeof pool !== "string" || pool === "" || pools.length === 0 || pools.some((it) => it.name === pool && it.services > 0)) return null;
   const others = pools.filter((it) => it.services > 0).map((it) => it.name);
   return h("p", { class: "notice", key: "pool" }, h("strong", {}, `No service of pool ${pool} runs. `), `The observer waits until one does.${others.length ? ` Pools with services: ${others.join(", ")}.` : ""}`);
 }

@@ -5,7 +5,7 @@ import { SPANS, firstIn, spanOf, startOf } from "./lanes-scale.js";
 /** When the first service started or the first event happened, in ms, by what is shown and for how long; nothing that is older appears later. */
 const firsts = new Map();
 
-/** The picture of the span that the address names; `services`: those that the session may read, or a promise of them. */
+/** The picture of the span that the address names; `services()` returns those that the session may read. */
 export async function readTimeline(params, services, more) {
   const span = spanOf(params);
   // The user has chosen the times: they stay.
@@ -15,7 +15,7 @@ export async function readTimeline(params, services, more) {
   const known = startOf(firsts.get(key), Date.now());
   const picture = await read(known);
   if (known > begin) return { ...picture, isFromStart: true };
-  const first = firstIn(picture, await services), start = startOf(first, Date.parse(picture.until));
+  const first = firstIn(picture, await services()), start = startOf(first, Date.parse(picture.until));
   if (!(start > Date.parse(picture.since))) return picture;
   firsts.set(key, first);
   return { ...await read(start), isFromStart: true };

@@ -24,7 +24,7 @@ async function load({ params }) {
   const [stats, pools, services, found, safeMode, parked, picture, past] = await Promise.all([
     get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), read, problems(),
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
-    readable("events:read", () => readTimeline(params, read.then((it) => it.items), { columns: columns() }), null), history()]);
+    readable("events:read", () => readTimeline(params, () => read.then((it) => it.items), { columns: columns() }), null), history()]);
   return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture, past };
 }
 

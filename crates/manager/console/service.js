@@ -20,7 +20,7 @@ async function load({ parts: [, name], params }) {
   const it = all.find((one) => !one.is_deleted) ?? all[0] ?? null;
   const none = { items: [], total: 0 };
   const [picture, held, events] = await Promise.all([
-    readable("events:read", () => readTimeline(params, all, { columns: columns(), service: it?.name ?? name }), null),
+    readable("events:read", () => readTimeline(params, () => all, { columns: columns(), service: it?.name ?? name }), null),
     it ? readable("observers:read", () => get("/v1/observers", { service: it.id, limit: SHOWN }), none) : none,
     it ? readable("events:read", () => get("/v1/events", { service: it.id, limit: EVENTS }), none) : none]);
   return { name, it, former: all.filter((one) => one.is_deleted && one !== it), picture, held, events };

@@ -144,7 +144,7 @@ export const EVENT_TYPES = [
   "rate_deleted", "batch_created", "batch_incomplete", "batch_completed", "batch_retried", "batch_cancelling", "batch_cancelled", "batch_deleted",
   "rollout_started", "rollout_paused", "rollout_resumed", "rollout_reverting", "rollout_finished", "rollout_reverted", "rollout_cancelled",
   "republish_capped", "move_requested", "service_cordoned", "service_uncordoned", "service_draining", "service_drained", "service_resized",
-  "rebalanced", "suspected", "quarantine_capped", "unreadable",
+  "rebalanced", "quarantine_capped", "unreadable",
 ];
 /** An event in the words of the API and the CLI. */
 export const eventWord = (type) => (type === "crash_looping" ? "crash-looping" : type.replaceAll("_", " "));
