@@ -114,10 +114,10 @@ function draw(data, route, context) {
       { title: "When", class: "when", cell: (it) => time(it.at) },
       { title: "Event", isHead: true, cell: (it) => what(it.type) },
       { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
-      { title: "Service", cell: (it) => (it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "") },
-      { title: "Gap", class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it))) },
+      { title: "Service", isExtra: true, cell: (it) => (it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "") },
+      { title: "Gap", isExtra: true, class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it))) },
       { title: "Cause", class: "text", isSecond: true, cell: (it) => dated(it.text) },
-      { title: "By", cell: (it) => asker(it.by) },
+      { title: "By", isExtra: true, cell: (it) => asker(it.by) },
     ], items),
     pager(["Newest", "Older"], next, route, context, "Older events: not live"),
   ];

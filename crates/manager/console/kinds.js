@@ -19,7 +19,7 @@ const draw = ({ items }) => [
     { title: "Kind", class: "name", cell: link },
     { title: "Services", class: "n", cell: (it) => number(it.services) },
     { title: "Pools", cell: (it) => it.pools.join(", ") },
-    { title: "Fields", class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
+    { title: "Fields", isExtra: true, class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
     { title: "Description", class: "text", isSecond: true, cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
   ], items),
 ];

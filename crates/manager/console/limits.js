@@ -53,11 +53,11 @@ const drawAll = ({ items, total }, context) => [
   explained("A limit says how many observers that name its key may run at once, for example all observers of one account. The others wait for a place."),
   items.length === 0 ? empty("No limits", "Observers can name the key of a limit in their definition.") : table("Limits", [
     { title: "Key", class: "name", cell: (it) => link(it.key) },
-    { title: "In use", class: "progress", cell: gauge },
+    { title: "In use", isExtra: true, class: "progress", cell: gauge },
     { title: "Used", class: "n", cell: (it) => number(it.used) },
     { title: "Maximum", class: "n", cell: (it) => number(it.max) },
     { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
-    { title: "Surplus", cell: (it) => (it.enforce ? "ends" : "continues") },
+    { title: "Surplus", isExtra: true, cell: (it) => (it.enforce ? "ends" : "continues") },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)} of ${counted(total, "limit")} are shown.`) : null,
 ];

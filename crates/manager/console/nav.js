@@ -7,12 +7,12 @@ import { number, observersIn } from "./show.js";
 
 /** `key` is the letter after `g`. */
 export const PAGES = [
-  { group: "", path: "", title: "Overview", key: "h", needs: "status:read" },
-  { group: "", path: "observers", title: "Observers", key: "o", needs: "observers:read" },
-  { group: "", path: "services", title: "Services", key: "s", needs: "services:read" },
-  { group: "", path: "topology", title: "Topology", key: "t", needs: "services:read" },
-  { group: "", path: "incidents", title: "Incidents", key: "i", needs: "events:read" },
-  { group: "", path: "events", title: "Events", key: "e", needs: "events:read" },
+  { group: "Look", path: "", title: "Overview", key: "h", needs: "status:read" },
+  { group: "Look", path: "observers", title: "Observers", key: "o", needs: "observers:read" },
+  { group: "Look", path: "services", title: "Services", key: "s", needs: "services:read" },
+  { group: "Look", path: "topology", title: "Topology", key: "t", needs: "services:read" },
+  { group: "Look", path: "incidents", title: "Incidents", key: "i", needs: "events:read" },
+  { group: "Look", path: "events", title: "Events", key: "e", needs: "events:read" },
   { group: "Configure", path: "pools", title: "Pools", key: "p", needs: "pools:read" },
   { group: "Configure", path: "kinds", title: "Kinds", key: "k", needs: "kinds:read" },
   { group: "Configure", path: "limits", title: "Limits", key: "l", needs: "limits:read" },

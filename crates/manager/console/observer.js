@@ -100,10 +100,10 @@ function definitionPanel({ it, versions }) {
 const eventsPanel = ({ it, events }) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), table("Recent events", [
   { title: "When", class: "when", cell: (event) => time(event.at) },
   { title: "Event", isHead: true, cell: (event) => what(event.type) },
-  { title: "Service", cell: (event) => event.service?.name ?? "" },
+  { title: "Service", isExtra: true, cell: (event) => event.service?.name ?? "" },
   { title: "Cause", class: "text", isSecond: true, cell: (event) => dated(event.text) },
-  { title: "By", cell: (event) => asker(event.by) },
-  { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : gap(event.gap_ms, isBound(event)) },
+  { title: "By", isExtra: true, cell: (event) => asker(event.by) },
+  { title: "Gap", isExtra: true, class: "n", cell: (event) => event.gap_ms === null ? "" : gap(event.gap_ms, isBound(event)) },
 ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All events")) : null);
 
 function tabs(data, now, context) {

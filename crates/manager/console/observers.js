@@ -183,7 +183,7 @@ function rows({ page }, params, context) {
       class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
     },
     { title: sorted("Name", "name", params, context), class: "name", cell: (it) => [observerLink(it), h("span", { class: "under" }, note(it))] },
-    ...columnsOf(params, page.items).map((it) => ({ title: it.sort ? sorted(it.title, it.sort, params, context) : it.title, class: it.class, cell: it.cell })),
+    ...columnsOf(params, page.items).map((it) => ({ isExtra: !params.get("columns") && it.name !== "health", title: it.sort ? sorted(it.title, it.sort, params, context) : it.title, class: it.class, cell: it.cell })),
   ], page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
 }
 

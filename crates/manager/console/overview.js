@@ -94,8 +94,8 @@ const poolsPanel = ({ pools, stats }) => {
   return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, `Failure tolerance: ${worst ? `${number(worst.failure_tolerance)} of ${counted(able(stats), "service")}` : "none"}`)), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => [h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
-      { title: "Services", class: "n", cell: (it) => number(it.services) },
-      { title: "Used", class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
+      { title: "Services", isExtra: true, class: "n", cell: (it) => number(it.services) },
+      { title: "Used", isExtra: true, class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
       { title: "Held", class: "n", cell: (it) => number(it.held) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
       { title: "Waiting for a slot", class: "n", cell: (it) => number(it.waiting) },

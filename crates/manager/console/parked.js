@@ -25,8 +25,8 @@ const failedPanel = ({ failed }, context) => h("section", { class: "panel across
   h("header", { class: "row" }, h("h2", {}, "Failed observers"), h("span", { class: "fine" }, number(failed.total))),
   failed.items.length === 0 ? h("p", { class: "fine" }, "None. Observers that have given up appear here, with the cause.") : table("Failed observers", [
     { title: "Observer", class: "name", cell: observerLink },
-    { title: "Kind", cell: (it) => it.kind },
-    { title: "Attempts", class: "n", cell: (it) => number(it.attempt) },
+    { title: "Kind", isExtra: true, cell: (it) => it.kind },
+    { title: "Attempts", isExtra: true, class: "n", cell: (it) => number(it.attempt) },
     { title: "Since", class: "n when", cell: (it) => time(it.modified_at) },
     { title: "Cause", class: "text", isSecond: true, cell: (it) => h("span", { title: it.last_error || it.reason }, it.reason || it.last_error) },
     { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => !may("observers:operate") ? "" : rowActions(`observer ${it.name}`, [{ text: "Retry", label: `Retry ${it.name}`, run: () => actOn("retry", [it], context) }, { text: "Delete", label: `Delete ${it.name}`, run: () => actOn("delete", [it], context), isDanger: true }]) },

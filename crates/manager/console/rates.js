@@ -55,9 +55,9 @@ const draw = ({ items, total }, _, context) => [
   items.length === 0 ? empty("No rates", "Code names the key of a rate when it acquires a permit.") : table("Rates", [
     { title: "Key", class: "name", cell: (it) => it.key },
     { title: "Rate", cell: said },
-    { title: "Available", class: "progress", cell: (it) => bar(it.available, it.at_once, left(it), false) },
-    { title: "Permits", class: "n", cell: (it) => `${number(it.available)} of ${number(it.at_once)}` },
-    { title: "Waiting for a permit", class: "n", cell: (it) => number(it.waiting) },
+    { title: "Available", isExtra: true, class: "progress", cell: (it) => bar(it.available, it.at_once, left(it), false) },
+    { title: "Permits", isExtra: true, class: "n", cell: (it) => `${number(it.available)} of ${number(it.at_once)}` },
+    { title: "Waiting for a permit", isExtra: true, class: "n", cell: (it) => number(it.waiting) },
     { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, context) },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)} of ${counted(total, "rate")} are shown.`) : null,

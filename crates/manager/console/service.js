@@ -35,7 +35,7 @@ const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2"
 
 const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h("header", {}, h("h2", {}, "Observers"), h("span", { class: "fine" }, number(held.total)), h("a", { class: "quiet end", href: `#/observers?service=${it.id}` }, "As a list")),
   held.items.length === 0 ? h("p", { class: "fine" }, "It holds no observer.") : table("Observers of this service", [
-    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", cell: (row) => row.kind }, { title: "Last started", class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", isSecond: true, cell: (row) => timed(row.reason) },
+    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", isExtra: true, cell: (row) => row.kind }, { title: "Last started", isExtra: true, class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", isSecond: true, cell: (row) => timed(row.reason) },
   ], held.items));
 
 const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "No events are stored.") : table("Recent events", [

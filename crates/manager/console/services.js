@@ -112,13 +112,13 @@ function rows(living, params, context) {
   return table("Services", [
     { title: head("Service", "name"), class: "name", cell: link },
     { title: head("State", "state"), cell: (it) => state(it.state) },
-    { title: head("Pool", "pool"), cell: (it) => it.pool },
-    { title: head("Used", "used"), class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
+    { title: head("Pool", "pool"), isExtra: true, cell: (it) => it.pool },
+    { title: head("Used", "used"), isExtra: true, class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
     { title: "Held", class: "n", cell: (it) => `${number(it.held)} of ${number(it.capacity)}` },
-    { title: head("Last heartbeat", "heartbeat"), class: "when", cell: (it) => time(it.last_heartbeat_at) },
-    { title: "Memory", class: "n", cell: memory },
-    { title: head("Version", "version"), cell: (it) => it.version },
-    { title: "Host", class: "text", cell: (it) => it.host },
+    { title: head("Last heartbeat", "heartbeat"), isExtra: true, class: "when", cell: (it) => time(it.last_heartbeat_at) },
+    { title: "Memory", isExtra: true, class: "n", cell: memory },
+    { title: head("Version", "version"), isExtra: true, cell: (it) => it.version },
+    { title: "Host", isExtra: true, class: "text", cell: (it) => it.host },
   ], living.slice(0, ROWS));
 }
 
@@ -139,9 +139,9 @@ export const endedTable = (items) => table("Recently ended", [
   { title: "Name", cell: link },
   { title: "State", cell: (it) => state(it.state) },
   { title: "Ended", class: "when", cell: (it) => time(it.modified_at) },
-  { title: "Last heartbeat", class: "when", cell: (it) => time(it.last_heartbeat_at) },
-  { title: "Host", cell: (it) => it.host },
-  { title: "Incarnation", cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
+  { title: "Last heartbeat", isExtra: true, class: "when", cell: (it) => time(it.last_heartbeat_at) },
+  { title: "Host", isExtra: true, cell: (it) => it.host },
+  { title: "Incarnation", isExtra: true, cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
 ], items);
 
 export const services = { name: "services", title: "Services", load, draw, counts: ({ living }) => [COUNTS.services(living.length)] };

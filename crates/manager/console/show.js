@@ -161,9 +161,9 @@ function secondLines(columns) {
   return columns.map((it) => (it === why ? { ...it, class: `${it.class} spare` } : it === head ? both(it) : it));
 }
 
-/** A table whose columns are `{ title, cell(item), class, isHead, isSecond }`; it scrolls in itself when it is too wide. */
+/** A table whose columns are `{ title, cell(item), class, isHead, isSecond, isExtra }`, of which a phone omits the extra ones; it scrolls in itself when it is too wide. */
 export function table(caption, given, items, rowOf = () => ({})) {
-  const columns = secondLines(given);
+  const columns = secondLines(given).map((it) => (it.isExtra ? { ...it, class: [it.class, "roomy"].filter(Boolean).join(" ") } : it));
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { class: "unseen" }, caption),

@@ -55,9 +55,9 @@ const draw = ({ items, total, roles }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Tokens"), h("p", { class: "total" }, number(total)), may("tokens:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => newToken(roles, context) }, "New token")) : null),
   isGuarded() ? null : h("p", { class: "notice", key: "open" }, h("strong", {}, "Requests need no token. "), "Everyone who can reach this manager may do everything. To require tokens, create one with the role admin."),
   items.length === 0 ? empty("No tokens", "A token identifies a user or a program, has a role, and expires.") : table("Tokens", [
-    { title: "Name", class: "name", cell: (it) => it.name }, { title: "Role", cell: (it) => it.role }, { title: "Namespace", cell: (it) => it.namespace ?? "all" }, { title: "State", cell: standing },
-    { title: "Created", class: "when", cell: (it) => time(it.created_at) }, { title: "By", cell: (it) => it.created_by }, { title: "Expires", class: "when", cell: (it) => time(it.expires_at) },
-    { title: "Former secret until", class: "when", cell: (it) => (it.previous_until ? time(it.previous_until) : "") }, { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, items, context) },
+    { title: "Name", class: "name", cell: (it) => it.name }, { title: "Role", cell: (it) => it.role }, { title: "Namespace", isExtra: true, cell: (it) => it.namespace ?? "all" }, { title: "State", cell: standing },
+    { title: "Created", isExtra: true, class: "when", cell: (it) => time(it.created_at) }, { title: "By", isExtra: true, cell: (it) => it.created_by }, { title: "Expires", isExtra: true, class: "when", cell: (it) => time(it.expires_at) },
+    { title: "Former secret until", isExtra: true, class: "when", cell: (it) => (it.previous_until ? time(it.previous_until) : "") }, { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, items, context) },
   ], items),
 ];
 
