@@ -130,6 +130,8 @@ async function judged({ kind, spec }) {
 
 /** Checks a field that the user leaves with something in it; the others wait until the user leaves them or creates the observer. */
 async function leave(pointer, { members, isWhole }, context) {
+  // The browser also reports a field that a redraw removes, in the middle of that.
+  await null;
   const unread = {}, definition = body(draft, members, isWhole, unread), isSpec = !pointer.startsWith("/");
   if (isSpec && (draft.spec[pointer] ?? "") === "") return;
   const judge = async () => (await judged(definition)).errors.find((it) => fieldAt(it.pointer, members) === pointer)?.detail;
