@@ -82,8 +82,8 @@ class Fields {
     const { draft } = this, choose = (event) => { draft.retry = event.target.value; this.changed(); this.redraw(); };
     const attempts = (counted) => this.text("Attempts", "/retry/attempts", ["attempts"], "no limit", `maximum number of attempts in one run${counted}; empty: no limit`, { type: "number", min: 1, step: 1 });
     const parts = {
-      exponential: () => [this.text("First delay", "/retry/first", ["first"], "1s", "before the second attempt; each further delay is twice as long"), this.text("Longest delay", "/retry/max", ["longest"], "60s", "the delays grow up to this one"),
-        this.text("Reset after", "/retry/reset_after", ["reset"], "5m", "after it has run for this long without an error, the next delay is the first one again"), attempts(", counted again after “Reset after”")],
+      exponential: () => [this.text("First delay", "/retry/first", ["first"], "1s", "before the second attempt; each further delay is twice as long"), this.text("Longest delay", "/retry/max", ["longest"], "60s", "the delays grow to this one and not further"),
+        this.text("Reset after", "/retry/reset_after", ["reset"], "5m", "after it has run for this long without an error, the delays begin with the first one again"), attempts(", counted from 1 again after “Reset after”")],
       fixed: () => [this.text("Delay", "/retry/every", ["every"], "5s", "between an error and the next attempt"), attempts("")],
       intervals: () => [this.text("Delays", "/retry/delays", ["delays"], "1s, 10s, 1m", "separated by commas; if empty, it fails at its first error")],
     };

@@ -60,7 +60,7 @@ const LINES = {
     alternative: (every) => {
       const all = stored(every);
       const worst = all.reduce((a, b) => (b.nowhere > a.nowhere ? b : a));
-      return worst.nowhere ? `Since ${shortClock(all[0].since)}, up to ${number(worst.nowhere)} observers of one service ran nowhere at once (${span(worst)})` : `Since ${shortClock(all[0].since)}, no observer ran nowhere between two runs`;
+      return worst.nowhere ? `Since ${shortClock(all[0].since)}, up to ${number(worst.nowhere)} observers of one service ran nowhere at once (${span(worst)})` : `Since ${shortClock(all[0].since)}, no observer had a gap between two runs`;
     },
   },
 };

@@ -13,7 +13,7 @@ const path = (name) => `/v1/pools/${encodeURIComponent(name)}`;
 async function pause(it, context) {
   const paused = !it.paused;
   const sure = !paused || await confirm({ title: `Pause pool ${it.name}?`, lines: ["No more observers get a slot of this pool until you resume it. Those that have one keep it."], action: `Pause ${it.name}`, danger: false });
-  if (sure) await context.attempt(() => call("PUT", path(it.name), { paused }), `Pool ${it.name} ${paused ? "is paused" : "admits observers again"}.`);
+  if (sure) await context.attempt(() => call("PUT", path(it.name), { paused }), `Pool ${it.name} ${paused ? "is paused" : "gives slots to observers again"}.`);
 }
 
 async function remove(it, context) {

@@ -18,7 +18,7 @@ const left = (it) => `${number(it.available)} of ${counted(it.at_once, "permit")
 const fieldsFor = ({ permits = "", per = "1m", burst = "" }) => [
   { name: "permits", half: true, label: "Permits", value: String(permits), placeholder: "600", hint: "how many may be used" },
   { name: "per", half: true, label: "In each", value: String(per), hint: "a time, such as 1s or 1m" },
-  { name: "burst", label: "Burst", value: String(burst), placeholder: "50", hint: "how many may be used at once; more than the permits of 2 s" },
+  { name: "burst", label: "Burst", value: String(burst), placeholder: "50", hint: "how many may be used at once: more than the rate gives in 2 s" },
 ];
 const missing = { permits: "write how many permits may be used", per: "write a time, such as 1m", burst: "write how many permits may be used at once" };
 const CHECKS = { permits: asWhole(1, Infinity), per: asDuration, burst: asWhole(1, Infinity) };

@@ -2,13 +2,13 @@
 import { h } from "./dom.js";
 
 const TERMS = {
-  Admission: "whether managers give slots of this pool to more observers",
-  Attempt: "the start of the code within the current run; after an error, the next attempt follows as the retry policy says",
-  Epoch: "the number of a run: the generation, and how often RabbitMQ has delivered the observer to a service since; a later run has a higher one",
-  Held: "slots of observers that RabbitMQ has delivered to a service, and that the service has not given back",
+  Admission: "whether more observers get a slot of this pool: open, or paused by a user",
+  Attempt: "how often the code has been started in the current run; after an error, the next attempt follows as the retry policy says",
+  Epoch: "the number of a run: how often the observer was published, and how often RabbitMQ has delivered it to another service since; a later run has a higher number",
+  Held: "the slots in use: a service has received these observers from RabbitMQ and has not finished with them",
   Incarnation: "one life of a service: from its start until its process ends or loses its connection to RabbitMQ; it has an id of its own",
   "Last heartbeat": "when the service last gave a sign of life",
-  "Loop lag": "how late the service runs its timers: code that blocks a thread makes it grow",
+  "Loop lag": "how late the service wakes up: a few milliseconds are normal; more means that its machine is overloaded, or that code blocks a thread",
   "Attempt timeout": "after this time, the service stops an attempt; it counts as an error",
   "Creates left": "how many observers may still be created in the namespace in this minute",
   Surplus: "whether observers that run beyond a lower maximum continue, or managers end those that were created last; no other starts in either case",
