@@ -100,10 +100,14 @@ async fn a_young_deployment_fills_the_timeline_of_a_day() {
     cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
     cluster.api.until_status("one", "Processing").await;
     let page = Browser::open(&format!("{}/#/?span=24h", cluster.api.url)).await;
-    page.until_text(".chart", "since start").await;
+    page.until(
+        "the words at the start",
+        "document.querySelector('svg.chart')?.textContent.includes('since start')",
+    )
+    .await;
     // The mark of its start is far from the end of the lane, and within the drawing.
     let far = "(() => { const chart = document.querySelector('svg.chart')?.getBoundingClientRect(), mark = document.querySelector('.chart .glyph')?.getBoundingClientRect();
-        return mark && mark.left > chart.left && mark.right < chart.left + chart.width * 0.7; })()";
+        return mark && mark.left > chart.left && mark.right < chart.left + chart.width * 0.95; })()";
     page.until("the mark at the start", far).await;
     page.until(
         "requests for the part that is stored",

@@ -339,7 +339,7 @@ async fn chips_count_within_the_filter_and_a_full_pool_refuses_a_move() {
     page.until_text("#new-priority-hint", "“500” is not a whole number from -100 to 100").await;
     page.write("#spec-every", "soon\u{e004}").await;
     page.until_text("#spec-every-hint", "duration").await;
-    page.until("the others wait", "document.querySelectorAll('[aria-invalid=true]').length === 2").await;
+    page.until("the others wait", "document.querySelectorAll('main [aria-invalid=true]').length === 2").await;
 }
 
 #[tokio::test]

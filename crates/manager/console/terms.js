@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 const TERMS = {
   Admission: "whether more observers get a slot of this pool: open, or paused by a user",
   Attempt: "how often the code has been started in the current run; after an error, the next attempt follows as the retry policy says",
-  Epoch: "the number of a run: how often the observer was published, and how often RabbitMQ has delivered it to another service since; a later run has a higher number",
+  Epoch: "the number of a run: how often the observer was published, and how often RabbitMQ has delivered it again since then; a later run has a higher number",
   Held: "the slots in use: a service has received these observers from RabbitMQ and has not finished with them",
   Incarnation: "one life of a service: from its start until its process ends or loses its connection to RabbitMQ; it has an id of its own",
   "Last heartbeat": "when the service last gave a sign of life",
