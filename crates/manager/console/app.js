@@ -230,6 +230,11 @@ document.getElementById("menu").onclick = () => menu();
 if (/Mac|iPhone|iPad/.test(navigator.platform)) document.getElementById("find-key").textContent = "⌘K";
 document.getElementById("help").onclick = listen({ ...commands, palette });
 document.querySelector(".skip").onclick = (event) => { event.preventDefault(); main.focus(); };
+// A touch cannot point: it presses an underlined term to read its meaning.
+addEventListener("click", ({ target }) => {
+  const meant = target.closest?.(".hinted[title], .status[title]");
+  if (meant && matchMedia("(hover: none)").matches) toast(`${meant.textContent}: ${meant.title}`, "note");
+});
 addEventListener("hashchange", follow);
 addEventListener("resize", () => draw());
 setInterval(() => {

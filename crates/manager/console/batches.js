@@ -4,7 +4,7 @@ import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { createBatch } from "./start.js";
-import { bar, counted, empty, explained, fact, number, observerLink, pager, state, table, time, word } from "./show.js";
+import { bar, counted, duration, empty, explained, fact, number, observerLink, pager, state, table, time, word } from "./show.js";
 
 const LISTED = 50, PAGE = 100;
 const STATUSES = ["Scheduled", "Created", "Processing", "Paused", "OnDeleting", "Completed", "Failed", "Deleted"];
@@ -82,8 +82,8 @@ function drawOne(data, route, context) {
       h("p", { class: "load" }, h("strong", {}, number(it.settled)), ` of ${counted(it.members, "observer")} ended`, it.counts.Failed ? h("span", { class: "fine bad" }, `${number(it.counts.Failed)} failed`) : null),
       progress(it), buttons(it, context)),
     h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts" },
-      fact("Maximum running", it.max_running === null ? "no limit" : number(it.max_running)), fact("Pace", rate(it)), fact("Time left", it.time_left ?? "unknown"),
-      fact("Created", time(it.created_at)), fact("By", it.by ?? "unknown"), it.ended_at ? fact("Ended", time(it.ended_at)) : null)),
+      fact("Maximum running", it.max_running === null ? "no limit" : number(it.max_running)), it.ended_at ? null : fact("Pace", rate(it)), it.ended_at ? null : fact("Time left", it.time_left ?? "unknown"),
+      fact("Created", time(it.created_at)), fact("By", it.by ?? "unknown"), it.ended_at ? [fact("Ended", time(it.ended_at)), fact("Took", duration(Date.parse(it.ended_at) - Date.parse(it.created_at)))] : null)),
     membersPanel(data, route, context),
   ];
 }

@@ -1,7 +1,7 @@
 // How numbers, times and states are written, the same in every view.
 import { exact } from "./clock.js";
 import { h } from "./dom.js";
-import { term } from "./terms.js";
+import { meaningOf, term } from "./terms.js";
 
 /** The healthy one first; an observer that is not to run has none. Scheduled observers are waiting for the API; the console shows them as scheduled. */
 export const HEALTHS = ["running", "restarting", "waiting", "moving", "stopping"];
@@ -91,7 +91,7 @@ export const standing = (it) => (it.status === "Scheduled" ? it.status : it.heal
 const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare" }, `· ${counted(it.restarts, "restart")}`) : null];
 export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: it.reason || undefined },
   standingText(it));
-export const state = (name) => h("span", { class: "status", "data-state": name }, word(name));
+export const state = (name) => h("span", { class: "status", "data-state": name, title: meaningOf(name) }, word(name));
 /** The health of an observer as a pill, for the head of its page. */
 export const pill = (it) => h("span", { class: "status pill", "data-status": standing(it) }, standingText(it));
 

@@ -30,5 +30,23 @@ const TERMS = {
   Pace: "how many observers of the batch end in a minute",
 };
 
+/** What the states mean of services, and of the observers of a rollout. */
+const STATES = {
+  active: "takes observers of its pool",
+  standby: "takes over if the active service of its single pool is lost",
+  cordoned: "keeps its observers and accepts no more",
+  draining: "hands over its observers and accepts no more",
+  suspect: "has gone silent: managers do not know yet whether it is lost",
+  lost: "its connection to the broker has ended, and it had not unregistered",
+  gone: "it stopped and handed over its observers",
+  pending: "not changed yet",
+  changed: "changed, and not yet healthy for long enough",
+  done: "changed and healthy, or not meant to run",
+  skipped: "left alone: a user has edited or deleted it since, or the patch changes nothing",
+  reverting: "gets its former definition again",
+  reverted: "has its former definition again",
+};
+export const meaningOf = (state) => (Object.hasOwn(STATES, state) ? STATES[state] : undefined);
+
 /** The title of a column or a fact, with its meaning if it is a term. */
 export const term = (title) => (Object.hasOwn(TERMS, title) ? h("span", { class: "hinted", title: TERMS[title] }, title) : title);

@@ -48,7 +48,7 @@ async function revoke(it, items, context) {
   if (await confirm({ title: `Revoke token ${it.name}?`, lines: ["All managers refuse it within 5 s, and streams that were opened with it close.", ...lossOf(it, items)], action: `Revoke ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/tokens/${encodeURIComponent(it.id)}`), `Token ${it.name} revoked.`);
 }
 
-const standing = (it) => state(it.valid ? "active" : it.revoked_at ? "revoked" : "expired");
+const standing = (it) => state(it.valid ? "valid" : it.revoked_at ? "revoked" : "expired");
 const actions = (it, items, context) => (it.valid && may("tokens:write") ? rowActions(`token ${it.name}`, [{ text: "Rotate", label: `Rotate ${it.name}`, run: () => rotate(it, context) }, { text: "Revoke", label: `Revoke ${it.name}`, run: () => revoke(it, items, context), isDanger: true }]) : "");
 
 const draw = ({ items, total, roles }, _route, context) => [
