@@ -75,7 +75,11 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     assert_eq!((saved.spec, saved.labels.len()), (json!({"every": "3s"}), 1));
 
     page.press("Clone").await;
-    page.until("the copy", "document.querySelector('#definition')?.value.includes('name: one-copy')").await;
+    page.until(
+        "the form of the copy, which takes the keys",
+        "document.activeElement.id === 'new-name' && document.activeElement.value === 'one-copy'",
+    )
+    .await;
     page.press("JSON").await;
     page.until("the copy as JSON", "document.querySelector('#definition')?.value.startsWith('{')").await;
     page.press("Create").await;

@@ -49,6 +49,7 @@ async fn going_back_restores_the_place_and_the_form_takes_the_keys() {
     page.run("history.back()").await;
     page.until_text("h1", "Observers").await;
     page.until("the place in the list", "Math.abs(scrollY - 700) < 20").await;
+    page.until("the row that was opened", "document.activeElement.textContent === 'o-30'").await;
     page.write("body", "c").await;
     page.until("the focus in the form", "document.activeElement.id === 'new-name'").await;
     page.write("#new-name", "gs").await;
@@ -89,6 +90,30 @@ async fn handovers_are_listed_and_only_losses_are_counted() {
     page.view("#/incidents").await;
     page.until_text(".incident-list", "lost").await;
     page.until("the same count", count).await;
+}
+
+#[tokio::test]
+async fn a_young_deployment_fills_the_timeline_of_a_day() {
+    let mut cluster = Cluster::new("young");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
+    cluster.api.until_status("one", "Processing").await;
+    let page = Browser::open(&format!("{}/#/?span=24h", cluster.api.url)).await;
+    page.until(
+        "the words at the start",
+        "document.querySelector('svg.chart')?.textContent.includes('since start')",
+    )
+    .await;
+    // The mark of its start is far from the end of the lane, and within the drawing.
+    let far = "(() => { const chart = document.querySelector('svg.chart')?.getBoundingClientRect(), mark = document.querySelector('.chart .glyph')?.getBoundingClientRect();
+        return mark && mark.left > chart.left && mark.right < chart.left + chart.width * 0.95; })()";
+    page.until("the mark at the start", far).await;
+    page.until(
+        "requests for the part that is stored",
+        "performance.getEntriesByType('resource').some((it) => /timeline\\?since=20\\d\\d-/.test(it.name))",
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -109,6 +109,21 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     page.until_text("h1", "orders-1").await;
     open_from_palette(&page, "safe", "Safe mode").await;
     page.until_text("h1", "Safe mode").await;
+    // A letter is missing, two are swapped, and one is too many.
+    for (typed, found) in [("oders-2", "orders-2"), ("srevices", "Services"), ("ordderrs-1", "")] {
+        page.run(&key("k", true)).await;
+        page.write("#palette input", typed).await;
+        if found.is_empty() {
+            page.until_text("#found", "No results for “ordderrs-1”").await;
+            page.run("document.querySelector('#palette').close()").await;
+        } else {
+            page.until_text("#found li[aria-selected=true]", found).await;
+            page.write("#palette input", "\u{e007}").await;
+            page.until_text("h1", found).await;
+        }
+    }
+    open_from_palette(&page, "drain", "Drain, cordon").await;
+    page.until_text("h1", "Services").await;
 
     page.view("#/observers/orders-1").await;
     page.until_text("h1", "orders-1").await;

@@ -11,6 +11,7 @@ mod login;
 mod logs;
 mod looking;
 mod many;
+mod narrow;
 mod overview;
 mod pages;
 mod saved_views;

@@ -7,7 +7,7 @@ use serde_json::json;
 
 /// How many requests for the last 24 hours the page has sent since it was loaded, and how many for the timeline.
 const REQUESTS: &str = "const all = performance.getEntriesByType('resource').filter((it) => it.name.includes('/v1/timeline'));
-    return [all.filter((it) => it.name.includes('since=24h') && it.name.includes('columns=96')).length, all.filter((it) => it.name.includes('since=15m')).length]";
+    return [all.filter((it) => it.name.includes('since=24h') && it.name.includes('columns=96')).length, all.filter((it) => /columns=[0-9][0-9][0-9]/.test(it.name)).length]";
 
 /// Points at the last column of the drawing on this tile.
 fn point_at(tile: &str) -> String {

@@ -3,6 +3,7 @@
 use crate::browser::Browser;
 use everwatch_api::{CreatedToken, Role, SafeMode};
 use everwatch_tests::cluster::Cluster;
+use fantoccini::Locator;
 use serde_json::json;
 
 #[tokio::test]
@@ -116,6 +117,10 @@ async fn access_is_managed_and_what_a_session_may_not_read_is_hidden() {
     page.press("Done").await;
     page.until("the secret to be gone", "!document.querySelector('#secret')").await;
     page.until_text("tbody", "jane").await;
+    page.click(Locator::Css("button[aria-label='Revoke ada']")).await;
+    page.until_text("#dialog", "You may be logged in with this token").await;
+    page.until_text("#dialog", "No other token has the role admin").await;
+    page.press("Cancel").await;
     page.view("#/audit").await;
     page.until_text("tbody", "/v1/tokens").await;
     page.until_text("tbody", "ada").await;

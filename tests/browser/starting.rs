@@ -56,7 +56,7 @@ async fn the_form_tells_all_complaints_at_once_and_takes_policies_and_a_namespac
     page.fill("#new-grace", "5s").await;
     page.press("Create").await;
     page.until_text("h1", "patient").await;
-    page.until_text(".facts", "2s doubling to 1m, 3 attempts").await;
+    page.until_text(".facts", "2 s, doubling to 1 min, 3 attempts").await;
     page.until_text(".facts", "5s").await;
     let made = api.until_observer("patient?namespace=team-a", |it| it.namespace == "team-a").await;
     assert_eq!(made.labels.len(), 1);

@@ -38,7 +38,7 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     page.fill("#new-timeout", "30m").await;
     page.press("Create").await;
     page.until_text("h1", "later").await;
-    page.until_text(".facts", "30m").await;
+    page.until_text(".facts", "30 min").await;
     page.click(Locator::Css("#tab-runs")).await;
     page.until_text(".timeline", "for its start").await;
     let later = cluster.api.observer("later").await;
@@ -296,6 +296,53 @@ async fn a_selection_is_deleted_after_its_count_was_confirmed() {
 }
 
 #[tokio::test]
+async fn chips_count_within_the_filter_and_a_full_pool_refuses_a_move() {
+    let mut cluster = Cluster::new("full");
+    cluster.manager().await;
+    for name in ["a", "b"] {
+        cluster.service(name, 1).await;
+    }
+    cluster.api.create(json!({"name": "red-2", "kind": "ticker", "desired": "paused"})).await;
+    for name in ["red-1", "blue-1"] {
+        cluster.api.create(json!({"name": name, "kind": "ticker"})).await;
+        cluster.api.until_status(name, "Processing").await;
+    }
+    for name in ["a", "b"] {
+        wait_for("a full service", || async {
+            let held = cluster.api.service(name).await.held;
+            if held == 1 { Ok(()) } else { Err(held.to_string()) }
+        })
+        .await;
+    }
+    let page = Browser::open(&format!("{}/#/observers?q=red", cluster.api.url)).await;
+    let count = |status: &str, expected: u32| {
+        format!("document.querySelector('.chip[data-status={status}] b')?.textContent === '{expected}'")
+    };
+    page.until("one of two runs", &count("running", 1)).await;
+    page.until("one is paused", &count("Paused", 1)).await;
+    page.view("#/observers?q=red&health=running").await;
+    page.until("one row", "document.querySelectorAll('tbody tr').length === 1").await;
+    page.until("the counts of the others", &count("Paused", 1)).await;
+
+    page.view("#/observers/red-1").await;
+    page.press("Move").await;
+    page.until_text("#dialog", "No other service of pool default has a free slot for it.").await;
+    page.until("no choice of the full one", "document.querySelector('#asked-service option:disabled')").await;
+    page.confirm().await;
+    page.until_text("#asked-pool-hint", "Choose another pool, or free a slot").await;
+    page.press("Cancel").await;
+
+    // A field is checked when the user leaves it.
+    page.view("#/create").await;
+    page.until("the form", "document.activeElement.id === 'new-name'").await;
+    page.write("#new-priority", "500\u{e004}").await;
+    page.until_text("#new-priority-hint", "“500” is not a whole number from -100 to 100").await;
+    page.write("#spec-every", "soon\u{e004}").await;
+    page.until_text("#spec-every-hint", "duration").await;
+    page.until("the others wait", "document.querySelectorAll('main [aria-invalid=true]').length === 2").await;
+}
+
+#[tokio::test]
 async fn a_service_is_drained_from_its_card_and_the_rest_is_made_even() {
     let mut cluster = Cluster::new("draining");
     cluster.manager().await;
@@ -384,18 +431,21 @@ async fn the_page_of_rates_creates_changes_and_deletes_one() {
     page.until_text("main", "No rates").await;
     page.press("New rate").await;
     page.write("#asked-key", "openai").await;
-    page.write("#asked-rate", "60 a minute").await;
+    page.write("#asked-permits", "many").await;
     page.confirm().await;
-    page.until_text("#asked-rate-hint", "is not a rate: write it like “600 per 1m, burst 50”").await;
-    page.fill("#asked-rate", "600 per 1m, burst 50").await;
+    page.until_text("#asked-permits-hint", "“many” is not a whole number of 1 or more").await;
+    page.until_text("#asked-burst-hint", "write how many permits may be used at once").await;
+    page.fill("#asked-permits", "600").await;
+    page.fill("#asked-burst", "50").await;
     page.confirm().await;
     page.until_text("table", "600 per 1m, burst 50").await;
     page.until_text("table", "30 of 30").await;
     page.press("Change").await;
     page.until_text("dialog", "30 of 30 permits available").await;
-    page.write("dialog input", "60 per 1m, burst 2").await;
+    page.fill("#asked-permits", "60").await;
+    page.fill("#asked-burst", "2").await;
     page.press("Set").await;
-    page.until_text("#asked-rate-hint", "must be at least 3").await;
+    page.until_text("#asked-burst-hint", "must be at least 3").await;
     page.press("Cancel").await;
     page.press("Delete").await;
     page.press("Delete openai").await;

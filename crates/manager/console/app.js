@@ -25,13 +25,15 @@ function read() {
 const context = {
   redraw: () => draw(),
   refresh: () => live.now(),
-  /** Sets or drops parameters of the address; the view follows. */
+  /** Sets or drops parameters of the address; the view follows. Resolves when it is drawn. */
   set(changes, replace = true) {
     const params = new URLSearchParams(route.params);
     for (const [name, value] of Object.entries(changes)) value ? params.set(name, value) : params.delete(name);
     const search = params.toString();
     const target = `#/${route.path}${search ? `?${search}` : ""}`;
-    if (replace) { history.replaceState(history.state, "", target); follow(); } else location.hash = target;
+    if (replace) { history.replaceState(history.state, "", target); return follow(); }
+    location.hash = target;
+    return undefined;
   },
   /** Runs what a person asked for; a refusal is told. */
   async attempt(work, done) {
@@ -64,27 +66,31 @@ function refused(error) {
     empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, error.status === 404 && view.elsewhere ? h("a", { class: "button", href: view.elsewhere(route).href }, view.elsewhere(route).text) : null, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
 }
 
-/** The entry of the history that is open, and where each entry was scrolled to. */
+const START = { at: 0 };
+/** The entry of the history that is open, and of each entry where it was scrolled to and which link had the focus. */
 let entry = null;
 const places = new Map();
-/** Where to scroll after the first drawing of a page; null once that has happened. */
+/** Where to go after the first drawing of a page; null once that has happened. */
 let arriving = null;
 history.scrollRestoration = "manual";
 
-/** Remembers the place of the entry that is left. Returns the place of the entry that opens: the start, unless the user goes back to it. */
+/** Remembers the place of the entry that is left. Returns that of the entry that opens: the start, unless the user goes back to it. */
 function turnTo() {
-  if (entry !== null) places.set(entry, scrollY);
+  const focused = document.activeElement?.closest("main a[href]");
+  if (entry !== null) places.set(entry, { at: scrollY, link: focused?.getAttribute("href") });
   entry = history.state?.entry ?? null;
-  if (entry !== null) return places.get(entry) ?? 0;
+  if (entry !== null) return places.get(entry) ?? START;
   entry = `${Date.now()}-${places.size}`;
   history.replaceState({ entry }, "");
-  return 0;
+  return START;
 }
 
 function arrived() {
-  scrollTo(0, arriving);
+  scrollTo(0, arriving.at);
+  // The keys j and k go on from the row that the user has opened.
+  if (arriving.link) [...main.querySelectorAll("a[href]")].find((it) => it.getAttribute("href") === arriving.link)?.focus({ preventScroll: true });
   // Typing starts in the first field; keys for pages would leave the form.
-  if (arriving === 0 && view.focus) document.querySelector(view.focus)?.focus({ preventScroll: true });
+  else if (arriving.at === 0 && view.focus) document.querySelector(view.focus)?.focus({ preventScroll: true });
   arriving = null;
 }
 
@@ -151,9 +157,11 @@ async function follow() {
 }
 
 /** After a login or a logout: everything is read again. */
-function entered() {
+async function entered() {
   forgetCounts();
-  greet();
+  await greet();
+  // The page may be one that this user may not open.
+  if (!may(PAGES.find((it) => it.path === route.parts[0])?.needs)) location.hash = "#/";
   live.now();
 }
 
@@ -222,6 +230,11 @@ document.getElementById("menu").onclick = () => menu();
 if (/Mac|iPhone|iPad/.test(navigator.platform)) document.getElementById("find-key").textContent = "⌘K";
 document.getElementById("help").onclick = listen({ ...commands, palette });
 document.querySelector(".skip").onclick = (event) => { event.preventDefault(); main.focus(); };
+// A touch cannot point: it presses an underlined term to read its meaning.
+addEventListener("click", ({ target }) => {
+  const meant = target.closest?.(".hinted[title], .status[title]");
+  if (meant && matchMedia("(hover: none)").matches) toast(`${meant.textContent}: ${meant.title}`, "note");
+});
 addEventListener("hashchange", follow);
 addEventListener("resize", () => draw());
 setInterval(() => {

@@ -8,7 +8,7 @@ const LOOK_MS = 300;
 
 function inputOf(it) {
   const common = { id: `asked-${it.name}`, name: it.name, "aria-describedby": `asked-${it.name}-hint` };
-  if (it.options) return h("select", common, it.options.map(([value, text]) => h("option", { value, selected: value === (it.value ?? "") }, text)));
+  if (it.options) return h("select", common, it.options.map(([value, text, isOff]) => h("option", { value, disabled: Boolean(isOff), selected: value === (it.value ?? "") }, text)));
   const typed = { ...common, value: it.value ?? "", placeholder: it.placeholder ?? "", autocomplete: "off", spellcheck: "false" };
   return it.rows ? h("textarea", { ...typed, rows: String(it.rows) }) : h("input", { ...typed, type: it.type, min: it.min, max: it.max });
 }

@@ -4,7 +4,7 @@ import { collect, fields, fits, typedOf } from "./schema.js";
 
 const WHOLE = [{ name: "spec", shape: "json", required: false, about: "this kind has no schema" }];
 export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
-export const CLEAN = () => ({ name: "", kind: null, namespace: "", pool: "", retry: "", first: "", longest: "", reset: "", every: "", attempts: "", delays: "", grace: "", labels: "", queue: false, forbid: false, priority: "", weight: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, wrong: {}, sending: false });
+export const CLEAN = () => ({ name: "", kind: null, namespace: "", pool: "", retry: "", first: "", longest: "", reset: "", every: "", attempts: "", delays: "", grace: "", labels: "", queue: false, forbid: false, priority: "", weight: "", limits: "", start: "", finish: "", within: "", timeout: "", schedule: "", running: "skip", windows: "", zone: ZONE, spec: {}, from: "", wrong: {}, sending: false });
 
 /** The fields of the spec of a kind; `isWhole`: one field of JSON, because the kind has no schema. */
 export function membersOf(kind) {

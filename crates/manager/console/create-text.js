@@ -9,7 +9,8 @@ import { newestVersion } from "./versions.js";
 const KEY = "new-definition";
 let draft = null;
 
-async function startOf(from) {
+/** The definition that a new observer begins with: that of the observer with the id `from`, or an example. */
+export async function startOf(from) {
   if (!from) return { kind: "ticker", name: "hello", spec: { every: "1s" } };
   const { definition } = await newestVersion(from);
   return { ...definition, name: `${definition.name}-copy` };
@@ -64,7 +65,7 @@ async function send(forget, context) {
 }
 
 /** `forget` clears the form, whose values the text may have taken over. */
-export function drawText({ kinds }, forget, context) {
+export function drawText(known, forget, context) {
   keepText(draft);
-  return editor(draft, { kinds }, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { dropText(); forget(); location.hash = "#/observers"; } }, context);
+  return editor(draft, known, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { dropText(); forget(); location.hash = "#/observers"; } }, context);
 }

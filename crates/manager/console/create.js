@@ -3,12 +3,14 @@ import { Refused, call, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { complaints } from "./create-check.js";
 import { CLEAN, body, formOf, membersOf } from "./create-form.js";
-import { drawText, dropText, loadText, startText, textDraft } from "./create-text.js";
+import { drawText, dropText, loadText, startOf, startText, textDraft } from "./create-text.js";
 import { fieldAt, fieldsOf } from "./definition-fields.js";
+import { ordered } from "./definition.js";
 import { h } from "./dom.js";
-import { MODES } from "./editor.js";
-import { readable } from "./session.js";
+import { MODES, poolNotice } from "./editor.js";
+import { may, readable } from "./session.js";
 import { empty, observerPath } from "./show.js";
+import { toYaml } from "./yaml.js";
 
 /** Where the browser keeps the draft of this tab, so that a reload does not lose it. */
 const KEY = "new-observer";
@@ -44,11 +46,22 @@ const kept = (context) => (!isKept ? null : h("p", { class: "notice", "data-tone
 /** The address names the mode; the form is the usual one. */
 const modeOf = (params) => (["yaml", "json"].includes(params.get("as")) ? params.get("as") : "form");
 
+/** Fills the form with the definition of another observer. If the form holds a draft or cannot show all of it, the text shows it. */
+async function fillFrom(from, kinds) {
+  if (!from || draft.from === from) return;
+  const { values, lost } = formOf(await startOf(from), kinds);
+  if (lost.length || !isClean()) return location.replace(`#/create?as=yaml&from=${encodeURIComponent(from)}`);
+  draft = { ...values, from };
+  keepDraft();
+}
+
 async function load({ params }) {
+  if (!may("observers:create")) throw new Refused(403, { detail: "the role of this session does not permit observers:create", code: "not-permitted" });
   if (modeOf(params) !== "form") await loadText(params, modeOf(params));
   if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
   const none = { items: [] };
   const [kinds, pools, namespaces] = await Promise.all([get("/v1/kinds"), readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
+  if (modeOf(params) === "form") await fillFrom(params.get("from"), kinds.items);
   return { kinds: kinds.items, pools: pools.items, namespaces: namespaces.items.map((it) => it.name) };
 }
 
@@ -115,6 +128,19 @@ async function judged({ kind, spec }) {
   }
 }
 
+/** Checks a field that the user leaves with something in it; the others wait until the user leaves them or creates the observer. */
+async function leave(pointer, { members, isWhole }, context) {
+  // The browser also reports a field that a redraw removes, in the middle of that.
+  await null;
+  const unread = {}, definition = body(draft, members, isWhole, unread), isSpec = !pointer.startsWith("/");
+  if (isSpec && (draft.spec[pointer] ?? "") === "") return;
+  const judge = async () => (await judged(definition)).errors.find((it) => fieldAt(it.pointer, members) === pointer)?.detail;
+  const found = { ...complaints(draft), ...unread }[pointer] ?? (isSpec ? await judge() : undefined);
+  if (found === draft.wrong[pointer]) return;
+  found ? (draft.wrong[pointer] = found) : delete draft.wrong[pointer];
+  context.redraw();
+}
+
 /** Creates the observer, unless a field is wrong: then each wrong field says so at once. */
 async function send(members, isWhole, context) {
   const unreadable = {};
@@ -142,21 +168,36 @@ async function send(members, isWhole, context) {
   invalid(context);
 }
 
+const previewOf = ({ members, isWhole }) => toYaml(ordered(body(draft, members, isWhole, {})));
+
+/** The definition that the form makes, beside it, and the buttons. */
+const review = (known, pools) => h("section", { class: "panel review" }, h("header", {}, h("h2", {}, "New definition")),
+  poolNotice(draft, pools), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
+  h("p", { class: "row" }, h("button", { type: "submit", form: "new-form", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { forget(); location.hash = "#/observers"; } }, "Cancel")));
+
+/** After an input: the draft is kept, and the definition beside the form follows. */
+function inputted(known) {
+  keepDraft();
+  const preview = document.getElementById("preview");
+  if (preview) preview.textContent = previewOf(known);
+}
+
 function draw({ kinds, pools, namespaces }, { params }, context) {
   const mode = modeOf(params), title = h("h1", {}, "New observer");
   if (kinds.length === 0) return [h("header", { class: "head" }, title), empty("No services", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
   const head = h("header", { class: "head" }, title, asSwitch(mode, kinds, params, context));
-  if (mode !== "form") return [head, drawText({ kinds }, forget, context)];
+  if (mode !== "form") return [head, drawText({ kinds, pools }, forget, context)];
   if (!kinds.some((it) => it.name === draft.kind)) draft.kind = (kinds.find((it) => it.name === "ticker") ?? kinds[0]).name;
   const kind = kinds.find((it) => it.name === draft.kind);
   const { members, isWhole } = membersOf(kind);
   const choose = (event) => { draft.kind = event.target.value; draft.spec = {}; draft.wrong = {}; keepDraft(); context.redraw(); };
-  const form = fieldsOf(draft, { id: "new", changed: keepDraft, redraw: () => context.redraw() });
-  return [head, kept(context), h("form", { class: "sheet", key: "sheet", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, isWhole, context); context.redraw(); } },
-    h("fieldset", { key: "what" }, h("legend", {}, "What"), form.namespace(namespaces), form.text("Name", "/name", ["name"], undefined, "letters, digits, - _ . ; if empty, the manager generates a name"),
-      form.choice("Kind", "/kind", ["kind"], kinds.map((it) => [it.name, it.name]), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`, choose)),
-    form.spec(draft.kind, members), form.placement(pools), form.failing(), form.times(),
-    h("p", { class: "row" }, h("button", { type: "submit", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { forget(); location.hash = "#/observers"; } }, "Cancel")))];
+  const form = fieldsOf(draft, { id: "new", changed: () => inputted({ members, isWhole }), left: (pointer) => leave(pointer, { members, isWhole }, context), redraw: () => context.redraw() });
+  return [head, kept(context), h("div", { class: "panels lead", key: "sheet" },
+    h("form", { class: "sheet", id: "new-form", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, isWhole, context); context.redraw(); } },
+      h("fieldset", { key: "what" }, h("legend", {}, "What"), form.namespace(namespaces), form.text("Name", "/name", ["name"], undefined, "letters, digits, - _ . ; if empty, the manager generates a name"),
+        form.choice("Kind", "/kind", ["kind"], kinds.map((it) => [it.name, it.name]), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`, choose)),
+      form.spec(draft.kind, members), form.placement(pools), form.failing(), form.times()),
+    review({ members, isWhole }, pools))];
 }
 
 export const create = { name: "create", title: "New observer", load, draw, focus: "#new-name" };

@@ -5,17 +5,17 @@ import { control } from "./schema.js";
 import { ownNamespace } from "./session.js";
 import { coded } from "./show.js";
 
-const RETRIES = [["", "default: 1s, doubling to 1m, without limit"], ["exponential", "doubling delays"], ["fixed", "the same delay each time"], ["intervals", "these delays, then it fails"]];
+const RETRIES = [["", "default: after 1 s, doubling to 1 min, without limit"], ["exponential", "doubling delays"], ["fixed", "the same delay each time"], ["intervals", "these delays, then it fails"]];
 const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"], ["restart", "stop and execute again"]];
 const PLAIN = { autocomplete: "off", spellcheck: "false" };
 
 /**
- * Draws fields for the values of a draft (see `CLEAN`), with the complaints in `draft.wrong`. `id`: the beginning of the ids; `changed()` runs after an input,
+ * Draws fields for the values of a draft (see `CLEAN`), with the complaints in `draft.wrong`. `id`: the beginning of the ids; `changed()` runs after an input, `left(pointer)` when the user leaves a field,
  * `redraw()` after one that changes which fields there are. `hidden`: members of the definition that have no field.
  */
 class Fields {
-  constructor(draft, { id, changed, redraw, hidden }) {
-    Object.assign(this, { draft, id, changed, redraw, hidden });
+  constructor(draft, { id, changed, left, redraw, hidden }) {
+    Object.assign(this, { draft, id, changed, left, redraw, hidden });
   }
 
   has(member) { return !this.hidden.includes(member); }
@@ -34,6 +34,7 @@ class Fields {
   line(label, pointer, name, input, hint) {
     const wrong = this.draft.wrong[pointer], id = `${this.id}-${name}`;
     input.id = id;
+    input.onblur = () => this.left(pointer);
     input.setAttribute("aria-describedby", `${id}-hint`);
     if (wrong) input.setAttribute("aria-invalid", "true");
     return h("div", { class: "field", key: name }, h("label", { for: id }, label), input, h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, coded(wrong || hint)));
@@ -54,7 +55,7 @@ class Fields {
   /** The spec of the kind. */
   spec(kind, members) {
     return h("fieldset", { key: `spec-of-${kind}` }, h("legend", {}, `Spec of ${kind}`),
-      members.length ? members.map((it) => control(it, this.draft.spec, this.draft.wrong[it.name], () => { const isOver = Object.hasOwn(this.draft.wrong, it.name); delete this.draft.wrong[it.name]; this.changed(); if (isOver) this.redraw(); })) : h("p", { class: "hint" }, "This kind takes no arguments."));
+      members.length ? members.map((it) => control(it, this.draft.spec, this.draft.wrong[it.name], () => { const isOver = Object.hasOwn(this.draft.wrong, it.name); delete this.draft.wrong[it.name]; this.changed(); if (isOver) this.redraw(); }, () => this.left(it.name))) : h("p", { class: "hint" }, "This kind takes no arguments."));
   }
 
   namespace(namespaces) {
@@ -67,13 +68,13 @@ class Fields {
     const named = [...new Set([...pools.map((it) => it.name), this.draft.pool])].filter((it) => it && it !== "default");
     const options = [["", "default"], ...named.map((it) => [it, it])];
     return h("fieldset", { key: "placement" }, h("legend", {}, "Placement and policies"),
-      this.line("Pool", "/pool", "pool", h("select", { name: "pool", onchange: this.keep("pool", "/pool") }, options.map(([value, text]) => h("option", { value, selected: (this.draft.pool === "default" ? "" : this.draft.pool) === value }, text))), "which services may run it"),
+      this.line("Pool", "/pool", "pool", h("select", { name: "pool", onchange: this.keep("pool", "/pool") }, options.map(([value, text]) => h("option", { value, selected: (this.draft.pool === "default" ? "" : this.draft.pool) === value }, text))), "the group of services that may run it"),
       this.has("labels") ? this.text("Labels", "/labels", ["labels"], "team=a, region=eu", "key=value, comma-separated") : null,
-      this.check("Queue when full", "queue", "otherwise, the manager refuses the observer when the pool is full (`on_full`)"),
+      this.check("Queue when full", "queue", "it waits for a slot when the pool is full; otherwise, the manager refuses it (`on_full`)"),
       this.text("Priority", "/priority", ["priority"], "0", "-100 to 100; free slots go to the highest priority first", { type: "number", min: -100, max: 100, step: 1 }),
       this.text("Weight", "/weight", ["weight"], "1", "the number of slots that it takes", { type: "number", min: 1, max: 1000, step: 1 }),
       this.has("limits") ? this.text("Limits", "/limits", ["limits"], "account-42", "keys, separated by commas; it starts when each of these limits has a free place") : null,
-      this.check("Never overlap", "forbid", "a new run starts only after the previous run has certainly ended"));
+      this.check("Never overlap", "forbid", "after the loss of a service, it starts elsewhere only when its previous run has certainly ended (`overlap`)"));
   }
 
   /** What happens after an error of its code, and how it stops. */
@@ -81,8 +82,8 @@ class Fields {
     const { draft } = this, choose = (event) => { draft.retry = event.target.value; this.changed(); this.redraw(); };
     const attempts = (counted) => this.text("Attempts", "/retry/attempts", ["attempts"], "no limit", `maximum number of attempts in one run${counted}; empty: no limit`, { type: "number", min: 1, step: 1 });
     const parts = {
-      exponential: () => [this.text("First delay", "/retry/first", ["first"], "1s", "before the second attempt; each further delay is twice as long"), this.text("Longest delay", "/retry/max", ["longest"], "60s", "the delays grow up to this one"),
-        this.text("Reset after", "/retry/reset_after", ["reset"], "5m", "after running for this long, the delays are short again"), attempts(", counted again after “Reset after”")],
+      exponential: () => [this.text("First delay", "/retry/first", ["first"], "1s", "before the second attempt; each further delay is twice as long"), this.text("Longest delay", "/retry/max", ["longest"], "60s", "the delays grow to this one and not further"),
+        this.text("Reset after", "/retry/reset_after", ["reset"], "5m", "after it has run for this long without an error, the delays begin with the first one again"), attempts(", counted from 1 again after “Reset after”")],
       fixed: () => [this.text("Delay", "/retry/every", ["every"], "5s", "between an error and the next attempt"), attempts("")],
       intervals: () => [this.text("Delays", "/retry/delays", ["delays"], "1s, 10s, 1m", "separated by commas; if empty, it fails at its first error")],
     };
@@ -98,10 +99,10 @@ class Fields {
       this.has("start_at") ? this.text("Start", "/start_at", ["start"], undefined, `${zone}; if empty, at once`, at) : null,
       this.has("finish_at") ? this.text("Finish", "/finish_at", ["finish"], undefined, "it ends at this time; if empty, it has no end", at) : null,
       schedule ? this.text("Schedule", "/schedule", ["schedule"], "0 3 * * *", "cron expression of the times at which it executes; not together with windows") : null,
-      schedule ? this.choice("If running", "/if_running", ["running"], DURING, "at a time of the schedule while an execution is active") : null,
+      schedule ? this.choice("If running", "/if_running", ["running"], DURING, "what happens at a time of the schedule while it still executes") : null,
       windows ? this.text("Windows", "/windows", ["windows"], "mon-fri 09:30-16:00; sat 10:00-12:00", "it runs only within these hours; if empty, always") : null,
       schedule || windows ? this.text("Time zone", "/time_zone", ["zone"], undefined, "of the schedule or the windows, such as Europe/Berlin") : null,
-      this.text("Start within", "/start_within", ["within"], "10m", "it fails if it still waits for a slot after this time; if empty, it waits"),
+      this.text("Start within", "/start_within", ["within"], "10m", "it fails if it still waits for a slot after this time; if empty, it waits as long as it must"),
       this.text("Attempt timeout", "/attempt_timeout", ["timeout"], "30m", "time after which its service stops an attempt, such as 30s or 1h 30m; if empty, no limit"));
   }
 }
@@ -119,4 +120,4 @@ export function fieldAt(pointer, members) {
   return POINTERS.includes(name) || members.some((it) => it.name === name) ? name : null;
 }
 
-export const fieldsOf = (draft, { id, changed = () => {}, redraw, hidden = [] }) => new Fields(draft, { id, changed, redraw, hidden });
+export const fieldsOf = (draft, { id, changed = () => {}, left = () => {}, redraw, hidden = [] }) => new Fields(draft, { id, changed, left, redraw, hidden });

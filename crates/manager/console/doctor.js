@@ -1,12 +1,12 @@
 // The doctor: its findings, their effects and their cures; a button applies a cure if the API offers it.
 import { call, get, query } from "./api.js";
 import { confirm } from "./ask.js";
-import { copyButton } from "./copy.js";
+import { copyCode } from "./copy.js";
 import { forThisManager } from "./definition.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
-import { coded, empty, fact, number, state } from "./show.js";
+import { coded, counted, empty, fact, number, state } from "./show.js";
 
 const ORDER = ["critical", "warning", "info"];
 
@@ -36,12 +36,8 @@ const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.need
 /** A sentence begins with a capital letter, a command does not. */
 const begun = (text) => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
 
-/** The sentence, and below it each command with a button that copies it. */
-function cureText(text) {
-  const found = [...new Set(commands(text).filter((it) => it.startsWith("everwatch ")))];
-  const line = (it) => h("li", { key: it }, h("code", {}, it), copyButton(forThisManager(it), "Copy", `Copy ${forThisManager(it)}`));
-  return [coded(begun(text)), found.length ? h("ul", { class: "commands" }, found.map(line)) : ""];
-}
+/** The sentence; a press on a command in it copies the command. */
+const cureText = (text) => begun(text).split("`").map((part, at) => (at % 2 === 0 ? part : part.startsWith("everwatch ") ? copyCode(part, forThisManager(part)) : h("code", {}, part)));
 
 function buttons(it, context) {
   const found = commands(it.cure).map((text) => ({ text, cure: cureOf(text) })).filter(({ cure }) => cure);
@@ -52,14 +48,15 @@ function buttons(it, context) {
 }
 
 const finding = (it, context) => h("li", { class: "panel finding", key: `${it.code}-${it.subject}`, "data-state": it.severity },
-  h("header", {}, h("h2", {}, it.what), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
+  h("header", {}, h("h2", {}, begun(it.what)), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
   h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(begun(it.why))), fact("Cure", cureText(it.cure))),
   buttons(it, context));
 
 function draw({ items }, _route, context) {
+  const notes = items.filter((it) => it.severity === "info").length;
   const sorted = items.toSorted((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
   return [
-    h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, number(items.length)), h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"))),
+    h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, number(items.length - notes)), notes ? h("p", { class: "fine" }, `and ${counted(notes, "note")}`) : null, h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"), ". Press a command to copy it.")),
     items.length === 0 ? empty("No findings", "The doctor checked the broker, the database, services, capacity and observers, and found no problems.") : h("ul", { class: "stack" }, sorted.map((it) => finding(it, context))),
   ];
 }

@@ -20,6 +20,16 @@ const written = (draft) => (draft.mode === "json" ? `${JSON.stringify(draft.defi
 /** Members that no definition has. */
 const unknown = (definition) => Object.keys(definition).filter((name) => !MEMBERS.includes(name)).map((name) => ({ pointer: `/${name}`, detail: `is not a member of an observer; known: ${MEMBERS.join(", ")}` }));
 
+/** What is wrong with members that the manager judges only when the observer is created. It may know more time zones than the browser. */
+const plainly = (definition) => Object.entries(complaints(formOf(definition, []).values)).filter(([pointer]) => pointer !== "/time_zone").map(([pointer, detail]) => ({ pointer, detail }));
+
+/** A pool without services is no error: one may start later. */
+export function poolNotice({ pool }, pools) {
+  if (typeof pool !== "string" || pool === "" || pools.length === 0 || pools.some((it) => it.name === pool && it.services > 0)) return null;
+  const others = pools.filter((it) => it.services > 0).map((it) => it.name);
+  return h("p", { class: "notice", key: "pool" }, h("strong", {}, `No service of pool ${pool} runs. `), `The observer waits until one does.${others.length ? ` Pools with services: ${others.join(", ")}.` : ""}`);
+}
+
 function check(draft, context) {
   clearTimeout(draft.timer);
   draft.timer = setTimeout(async () => {
@@ -33,7 +43,7 @@ function check(draft, context) {
       wrong = error.errors.length ? error.errors : [{ pointer: error.status === 404 ? "/kind" : "", detail: error.message }];
     }
     if (at !== draft.definition) return;
-    draft.wrong = [...unknown(at), ...wrong];
+    draft.wrong = [...unknown(at), ...wrong, ...plainly(at).filter((it) => !wrong.some((one) => one.pointer === it.pointer))];
     context.redraw();
   }, CHECK_MS);
 }
@@ -67,7 +77,7 @@ function choose(draft, mode, context) {
 const textArea = (draft, context) => h("div", { class: "field", key: draft.mode },
   h("label", { for: "definition" }, `Definition as ${MODES[draft.mode]}`),
   h("textarea", { id: "definition", rows: "22", spellcheck: "false", value: draft.text ?? written(draft), "aria-invalid": draft.unreadable ? "true" : undefined, "aria-describedby": "definition-hint", oninput: (event) => typed(draft, event.target.value, context) }),
-  h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The fields of POST /v1/observers."));
+  h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The same fields as in the API and in the files of everwatch observer apply."));
 
 /** Reads the draft from the fields; what no field shows stays unchanged. */
 function read(draft, kind, context) {
@@ -98,7 +108,7 @@ function form(draft, kinds, pools, context) {
   const fields = fieldsOf(draft.values, { id: "edit", hidden: draft.hidden, changed: () => read(draft, kind, context), redraw: () => context.redraw() });
   const rest = [...draft.hidden, ...others.map((it) => `${it} of the spec`)];
   return h("div", { class: "sheet", key: "form" }, fields.spec(draft.definition.kind ?? "no kind", shown), fields.placement(pools), fields.failing(), fields.times(),
-    rest.length ? h("p", { class: "hint" }, `As YAML, because no field can show it: ${rest.join(", ")}.`) : null);
+    rest.length ? h("p", { class: "hint" }, `The form has no field for ${rest.join(", ")}: to change that, switch to YAML.`) : null);
 }
 
 /** The complaints without a field; all of them beside a text. */
@@ -117,6 +127,6 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
       draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
-      notice ?? null, others(draft), diffView(all, "Changes"),
+      notice ?? null, others(draft), poolNotice(draft.definition, pools), diffView(all, "Changes"),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

@@ -11,6 +11,8 @@ import { EVENT_TYPES, asker, counted, dated, empty, eventWord, number, observerL
 /** The parameters of the address that filter. */
 const FILTERS = ["type", "observer", "service", "span", "since", "until"];
 const PAGE = 100;
+/** The choice of the type that leaves out what an observer repeats that fails again and again. */
+const NO_ATTEMPTS = "no-attempts", ATTEMPTS = ["errored", "restarted"];
 const SUGGESTED = 20;
 const TYPING_MS = 400;
 const DAY_MS = 86400000;
@@ -34,7 +36,7 @@ async function load({ params }) {
   const page = { ...NONE, about, services: services.items };
   if (about.id === null) return page;
   const span = params.get("span"), since = Object.hasOwn(SPANS, span ?? "") ? span : params.get("since");
-  const filter = { type: params.get("type"), observer: about.id, service: params.get("service"), since, until: params.get("until") };
+  const filter = { type: params.get("type") === NO_ATTEMPTS ? EVENT_TYPES.filter((it) => !ATTEMPTS.includes(it)).join(",") : params.get("type"), observer: about.id, service: params.get("service"), since, until: params.get("until") };
   return { ...page, ...(await get("/v1/events", { ...filter, cursor: params.get("cursor"), limit: PAGE })) };
 }
 
@@ -42,7 +44,7 @@ const field = (label, control) => h("label", { class: "field" }, h("span", {}, l
 
 /** What a type of event is about. */
 const groupOf = (type) => GROUPS.find(([, like]) => like.test(type))[0];
-const GROUPS = [["Services", /^(service_|rebalanced|suspected)/], ["Batches", /^batch_/], ["Rollouts", /^rollout_/], ["Pools, limits and rates", /^(pool|limit|rate)_/], ["Managers", /^(safe_mode|work_queue_created|republish_capped|quarantine_capped|unreadable)/], ["Observers", /./]];
+const GROUPS = [["Services", /^(service_|rebalanced)/], ["Batches", /^batch_/], ["Rollouts", /^rollout_/], ["Pools, limits and rates", /^(pool|limit|rate)_/], ["Managers", /^(safe_mode|work_queue_created|republish_capped|quarantine_capped|unreadable)/], ["Observers", /./]];
 
 /** Options under the headings of their groups; those without a group first. */
 function grouped(all, option) {
@@ -89,7 +91,7 @@ function spanChoice(params, context) {
 function filters(data, params, context) {
   const services = data.services.toSorted((a, b) => Number(a.is_deleted) - Number(b.is_deleted) || a.name.localeCompare(b.name, "en", { numeric: true }));
   return h("form", { class: "row fields", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
-    choice("Type", "type", "any", EVENT_TYPES.map((it) => [it, eventWord(it), groupOf(it)]), params, context),
+    choice("Type", "type", "any", [[NO_ATTEMPTS, "any but errors and restarts"], ...EVENT_TYPES.map((it) => [it, eventWord(it), groupOf(it)])], params, context),
     observerField(data, params, context), h("datalist", { id: "event-observers", key: "like" }, data.about.like.map((it) => h("option", { value: it.namespace === "default" ? it.name : `${it.namespace}/${it.name}` }))),
     may("services:read") ? choice("Service", "service", "any", services.map((it) => [it.id, serviceName(it)]), params, context) : null,
     spanChoice(params, context));
@@ -110,12 +112,12 @@ function draw(data, route, context) {
     filters(data, params, context),
     items.length === 0 ? nothing(data, isFiltered, clear) : table("Events", [
       { title: "When", class: "when", cell: (it) => time(it.at) },
-      { title: "Event", cell: (it) => what(it.type) },
+      { title: "Event", isHead: true, cell: (it) => what(it.type) },
       { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
-      { title: "Service", cell: (it) => it.service?.name ?? "" },
-      { title: "Gap", class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it))) },
-      { title: "Cause", class: "text", cell: (it) => dated(it.text) },
-      { title: "By", cell: (it) => asker(it.by) },
+      { title: "Service", isExtra: true, cell: (it) => (it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "") },
+      { title: "Gap", isExtra: true, class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it))) },
+      { title: "Cause", class: "text", isSecond: true, cell: (it) => dated(it.text) },
+      { title: "By", isExtra: true, cell: (it) => asker(it.by) },
     ], items),
     pager(["Newest", "Older"], next, route, context, "Older events: not live"),
   ];

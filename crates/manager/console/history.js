@@ -22,7 +22,7 @@ function series(picture) {
   const told = spread(lanes, at, COLUMNS);
   const all = Array.from({ length: COLUMNS }, (_, index) => ({ running: told[index]?.held_max ?? 0, nowhere: told[index]?.gap ?? 0, since: at.since + index * size, until: at.since + (index + 1) * size }));
   const first = all.findIndex((it) => it.running > 0 || it.nowhere > 0);
-  return first < 0 ? null : all.slice(Math.min(first, COLUMNS - FEWEST));
+  return first < 0 ? null : all.map((it, index) => ({ ...it, isBefore: index < first })).slice(Math.min(first, COLUMNS - FEWEST));
 }
 
 /** Read at most once a minute; nothing if the session may not read it. */
@@ -43,20 +43,24 @@ export async function history() {
 
 const span = (it) => `${shortClock(it.since)} to ${shortClock(it.until)}`;
 
+const stored = (all) => all.filter((it) => !it.isBefore);
+
 /** What the lines show: the words for a column, and the alternative to the drawing. */
 const LINES = {
   running: {
     said: (it) => [`about ${number(it.running)} ran`, span(it)],
-    alternative: (all) => {
+    alternative: (every) => {
+      const all = stored(every);
       const low = all.reduce((a, b) => (b.running < a.running ? b : a)), high = all.reduce((a, b) => (b.running > a.running ? b : a));
       return `Since ${shortClock(all[0].since)}, between about ${number(low.running)} (${span(low)}) and about ${number(high.running)} observers ran (${span(high)})`;
     },
   },
   nowhere: {
     said: (it) => [it.nowhere ? `${number(it.nowhere)} ran nowhere` : "no gap", `${it.nowhere ? "at once, of one service, " : ""}${span(it)}`],
-    alternative: (all) => {
+    alternative: (every) => {
+      const all = stored(every);
       const worst = all.reduce((a, b) => (b.nowhere > a.nowhere ? b : a));
-      return worst.nowhere ? `Since ${shortClock(all[0].since)}, up to ${number(worst.nowhere)} observers of one service ran nowhere at once (${span(worst)})` : `Since ${shortClock(all[0].since)}, no observer ran nowhere between two runs`;
+      return worst.nowhere ? `Since ${shortClock(all[0].since)}, up to ${number(worst.nowhere)} observers of one service ran nowhere at once (${span(worst)})` : `Since ${shortClock(all[0].since)}, no observer had a gap between two runs`;
     },
   },
 };
@@ -79,7 +83,7 @@ const holderOf = (name) => `history-${name}`;
 
 function card(name) {
   if (pointed?.name !== name) return [];
-  const [first, second] = LINES[name].said(pointed.column);
+  const [first, second] = pointed.column.isBefore ? ["before the first run", span(pointed.column)] : LINES[name].said(pointed.column);
   return [h("div", { class: "lane-card" }, h("strong", {}, first), h("span", {}, second))];
 }
 

@@ -12,7 +12,13 @@ const NAMED = 3;
 export const isHandover = (it) => it.cause === "handed_over" || it.cause === "stopped";
 
 export const incidentHref = (it) => `#/incidents/${encodeURIComponent(it.from)}/${encodeURIComponent(it.since)}`;
-export const incidentTitle = (it) => `${it.from} ${causeWord(it.cause)} · ${counted(it.moved, "observer")} moved${it.waiting ? `, ${number(it.waiting)} run nowhere yet` : ""}`;
+/** What its observers did: those that its service started again, because no other had room, have not moved. */
+function movedText({ from, to, moved }) {
+  const back = Math.min(to[from] ?? 0, moved), gone = moved - back;
+  return [gone || !back ? `${counted(gone, "observer")} moved` : null, back ? `${gone ? number(back) : counted(back, "observer")} started there again` : null].filter(Boolean).join(", ");
+}
+
+export const incidentTitle = (it) => `${it.from} ${causeWord(it.cause)} · ${movedText(it)}${it.waiting ? `, ${number(it.waiting)} run nowhere yet` : ""}`;
 
 /** When its last observer started; now, if the incident is open. */
 export const untilOf = (it) => (it.until ? Date.parse(it.until) : Date.now());

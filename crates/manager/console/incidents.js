@@ -62,7 +62,7 @@ async function loadOne({ parts: [, from, since] }) {
 export const capacities = (services) => new Map(services.filter((it) => !it.is_deleted).map((it) => [it.name, it.capacity]));
 
 const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Moved to"), h("ul", { class: "flow" },
-  Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`), h("span", { class: "n" }, number(count))))));
+  Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`, false), h("span", { class: "n" }, number(count))))));
 
 const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "The events of these moves are no longer stored.") : table("Observers that moved", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
@@ -80,8 +80,8 @@ function drawOne({ from, it, picture, services, moves }, _route, context) {
     h("p", { class: "why" }, CAUSES[it.cause] ?? "", isBound(it) ? " The gaps are upper bounds, counted from the last sign of life of the service." : ""),
     h("section", { class: "panel across", key: "line" }, h("header", {}, h("h2", {}, "As one line"), h("span", { class: "row end" }, copyButton(line), copyButton(location.href, "Copy link"))), h("p", { class: "incident-line" }, line)),
     h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, fact("Moved", number(it.moved)), fact("Median gap", gap(it.gap_ms_median, isBound(it))), fact("p99", gap(it.gap_ms_p99, isBound(it))),
-      fact("Longest gap", gap(it.gap_ms_max, isBound(it))), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact("From first to last", duration(Math.max(untilOf(it) - Date.parse(it.since), 0))))),
-    lanesPanel(picture, capacities(services), { title: "Two minutes before, four after", context }),
+      fact("Longest gap", gap(it.gap_ms_max, isBound(it))), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact(it.until ? "All ran again after" : "Open for", gap(Math.max(untilOf(it) - Date.parse(it.since), 0), isBound(it))))),
+    lanesPanel(picture, capacities(services), { title: "Timeline of the services involved", context }),
     h("div", { class: "panels", key: "panels" }, movesPanel(it, moves), flow(it)),
     h("p", { class: "fine" }, `${counted(picture.marks.length, "event")} of services in this time. `, h("a", { href: `#/events?type=service_lost,service_suspect,service_gone,service_registered,service_draining,service_drained` }, "Events of services")),
   ];

@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
 import { fields } from "./schema.js";
 import { may, readable } from "./session.js";
-import { bar, coded, counted, empty, number, state, table } from "./show.js";
+import { bar, coded, counted, empty, explained, number, state, table } from "./show.js";
 import { toYaml } from "./yaml.js";
 
 const first = (text) => (text ?? "").split("\n\n")[0].replaceAll("\n", " ");
@@ -14,12 +14,13 @@ const link = (it) => h("a", { href: `#/kinds/${encodeURIComponent(it.name)}` }, 
 
 const draw = ({ items }) => [
   h("header", { class: "head" }, h("h1", {}, "Kinds"), h("p", { class: "total" }, number(items.length))),
-  items.length === 0 ? empty("No kinds", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services")) : table("Kinds", [
+  explained("A kind is the code that an observer runs; the spec of the observer contains its arguments. Services register the kinds that they offer."),
+  items.length === 0 ? empty("No kinds", "Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services")) : table("Kinds", [
     { title: "Kind", class: "name", cell: link },
     { title: "Services", class: "n", cell: (it) => number(it.services) },
     { title: "Pools", cell: (it) => it.pools.join(", ") },
-    { title: "Fields", class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
-    { title: "Description", class: "text spare", cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
+    { title: "Fields", isExtra: true, class: "n", cell: (it) => (it.schema ? number(Object.keys(it.schema.properties ?? {}).length) : "any") },
+    { title: "Description", class: "text", isSecond: true, cell: (it) => h("span", { title: first(it.schema?.description) }, coded(first(it.schema?.description))) },
   ], items),
 ];
 

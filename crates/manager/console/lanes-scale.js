@@ -19,15 +19,19 @@ export function spanOf(params) {
 
 const SHORTEST_MS = 60000;
 
-/** The picture from shortly before its first service or event, if the span is the usual one and nothing was before; otherwise the whole picture. */
-export function fromStart(picture, services, params) {
-  if (params.get("span") || params.get("since") || services.length === 0 || picture.others) return picture;
-  const since = Date.parse(picture.since), until = Date.parse(picture.until);
-  const times = [...services.map((it) => it.created_at), ...picture.lanes.flatMap((it) => it.segments.slice(0, 1).map((one) => one.since)), ...picture.marks.map((it) => it.at), ...picture.incidents.map((it) => it.since)];
-  const first = times.reduce((least, it) => Math.min(least, Date.parse(it)), until);
-  const start = Math.floor(Math.min(first - (until - first) / 20, until - SHORTEST_MS));
-  return start > since ? { ...picture, since: new Date(start).toISOString(), isFromStart: true } : picture;
+/** When the first thing in the picture happened, in ms; nothing if the picture is empty. */
+export function firstIn(picture, services) {
+  const lanes = picture.others ? [...picture.lanes, picture.others] : picture.lanes;
+  const least = (times) => times.reduce((first, it) => Math.min(first, Date.parse(it)), Infinity);
+  const exact = least([...services.map((it) => it.created_at), ...picture.marks.map((it) => it.at), ...picture.incidents.map((it) => it.since)]);
+  // A column begins earlier than what happened in it.
+  const rough = least(lanes.flatMap((it) => it.segments.slice(0, 1).map((one) => one.since))), column = (Date.parse(picture.until) - Date.parse(picture.since)) / picture.columns;
+  const first = rough + column < exact ? rough : exact;
+  return Number.isFinite(first) ? first : undefined;
 }
+
+/** Where a picture begins whose first thing happened then: shortly before. */
+export const startOf = (first, until) => (first === undefined ? -Infinity : Math.floor(Math.min(first - (until - first) / 20, until - SHORTEST_MS)));
 
 export function scale(picture, width, left, right) {
   const since = Date.parse(picture.since), until = Date.parse(picture.until);
@@ -64,6 +68,8 @@ export function chosen({ lanes, incidents }, unfolded) {
   return { shown: sorted(worst.slice(0, LANES - 1)), folded: worst.slice(LANES - 1) };
 }
 
+/** The part of a column by which a segment may begin too early. */
+const ROUNDED = 0.02;
 const NOTHING = () => ({ held_min: 0, held_max: 0, gap: 0, overlap: 0 });
 
 /** One lane in columns: the maximum of each. */
@@ -98,7 +104,10 @@ export function spread(lanes, at, count) {
       const since = Math.max(Date.parse(it.since), at.since), until = Math.min(Date.parse(it.until), end);
       for (let index = Math.floor((since - at.since) / size); index < count && at.since + index * size < until; index += 1) {
         const from = at.since + index * size, to = Math.min(from + size, end);
-        sums[index].held += (it.held_min + it.held_max) / 2 * Math.max(Math.min(until, to) - Math.max(since, from), 0) / (to - from);
+        const part = Math.max(Math.min(until, to) - Math.max(since, from), 0);
+        sums[index].held += (it.held_min + it.held_max) / 2 * part / (to - from);
+        // The manager rounds the times of segments: what reaches into a column by a moment belongs to the next one.
+        if (part < Math.min((to - from) * ROUNDED, until - since)) continue;
         sums[index].gap = Math.max(sums[index].gap, it.gap);
         sums[index].overlap = Math.max(sums[index].overlap, it.overlap);
       }

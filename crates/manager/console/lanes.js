@@ -13,6 +13,10 @@ const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
 const NARROW = 620;
 const NEAR = 7;
 const WIDE_GAP = 14;
+/** A column of this time shows that there was a gap, not how long it was. */
+const COARSE_MS = 20000;
+/** The radius of the end of an arc. */
+const END = 2.6;
 /** More incidents than this within so many pixels are drawn without arcs. */
 const CROWD = 3, CROWD_PX = 40;
 /** Events that do not explain changes of a lane. */
@@ -56,23 +60,24 @@ function heldPaths(segments, row, full, { x }) {
   });
 }
 
-function faults(segments, row, { x }) {
+function faults(segments, row, { x, isCoarse }) {
   return segments.filter((it) => it.gap > 0 || it.overlap > 0).flatMap((it) => {
-    const from = x(Date.parse(it.since)), width = Math.max(x(Date.parse(it.until)) - from, 2.5);
+    const from = x(Date.parse(it.since)), whole = x(Date.parse(it.until)) - from, width = isCoarse ? Math.max(whole - 1, 1.2) : Math.max(whole, 2.5);
     const part = (name) => s("rect", { class: name, x: from.toFixed(1), y: y(row), width: width.toFixed(1), height: ROW, rx: 1 });
+    // A column of a minute has a gap if there was one for a moment: it must not look like a minute of it.
+    if (isCoarse) return [it.gap > 0 ? part("gap brief") : null, it.overlap > 0 ? part("overlap") : null];
     return [it.gap > 0 ? part(width > WIDE_GAP ? "gap long" : "gap") : null, it.gap > 0 && width > WIDE_GAP ? s("rect", { class: "gap", x: from.toFixed(1), y: y(row), width: 2.5, height: ROW }) : null, it.overlap > 0 ? part("overlap") : null];
   }).filter(Boolean);
 }
 
-/** Of marks that would cover each other, only the worst is drawn. */
-function marksOf(marks, row, { x }) {
+/** Of marks that would cover each other, only the worst is drawn; none leaves the lanes. */
+function marksOf(marks, { x, left, right }, level) {
   const drawn = [];
   for (const it of marks.toSorted((a, b) => markOf(a.type).rank - markOf(b.type).rank)) {
-    const at = x(Date.parse(it.at));
-    if (drawn.some((one) => Math.abs(one.at - at) < 2 * NEAR)) continue;
-    drawn.push({ at, type: it.type });
+    const at = Math.min(Math.max(x(Date.parse(it.at)) + (it.type === "service_lost" ? -9 : 1), left + NEAR), right - NEAR);
+    if (drawn.every((one) => Math.abs(one.at - at) >= 2 * NEAR)) drawn.push({ at, type: it.type });
   }
-  return drawn.map((it) => glyph(it.type, it.type === "service_lost" ? it.at - 9 : it.at + 1, y(row) + ROW / 2));
+  return drawn.map((it) => glyph(it.type, it.at, level));
 }
 
 /** A name that fits beside the lanes. */
@@ -108,8 +113,8 @@ function arcs(it, rows, { x, right }) {
   const x0 = x(Date.parse(it.since)), y0 = y(from) + ROW / 2;
   return Object.keys(it.to).filter((name) => rows.has(name) && rows.get(name) !== from).map((name) => {
     const to = rows.get(name), far = Math.abs(to - from);
-    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(untilOf(it)), x0 + 16 + far * 4), right);
-    return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${Math.min(x0 + 18, right).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: 2.6 }));
+    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(untilOf(it)), x0 + 16 + far * 4), right - END);
+    return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${Math.min(x0 + 18, x1).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: END }));
   });
 }
 
@@ -191,7 +196,7 @@ function rowsOf(picture, at, groups) {
 
 function chart(all, capacities, width, groups, choose) {
   const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type)) };
-  const left = width < NARROW ? 88 : 124, at = scale(picture, width, left, 14);
+  const left = width < NARROW ? 88 : 124, at = { ...scale(picture, width, left, 14), isCoarse: (Date.parse(picture.until) - Date.parse(picture.since)) / picture.columns > COARSE_MS };
   const drawn = rowsOf(picture, at, groups);
   const rows = new Map(drawn.flatMap((it, row) => (it.sum ? [] : [...(it.names ?? [it.service])].map((name) => [name, row]))));
   const top = Math.max(1, ...drawn.filter((it) => !it.group && !it.sum).map((it) => most(it, "held_max")));
@@ -201,14 +206,14 @@ function chart(all, capacities, width, groups, choose) {
   const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
     it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), until: at.until, isGrouped: Boolean(groups?.by) }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
-    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), row, at));
+    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
     ...dragging({ at, width, choose, move: (event) => look(event, picture, drawn, at, width), leave: () => show(null) }) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
     axis(at, bottom, width, picture.isFromStart), drawn.map(lane),
     known && known > at.since ? s("rect", { class: "unknown", x: left, y: TOP, width: (at.x(known) - left).toFixed(1), height: bottom - TOP }) : null,
     shown.map((it) => incidentLink(it, rows, at, width, crowded.has(it))),
-    picture.marks.filter((it) => it.service === null).map((it) => glyph(it.type, at.x(Date.parse(it.at)), 6)), choose ? dragBand(TOP - 4, bottom) : null);
+    marksOf(picture.marks.filter((it) => it.service === null), at, 6), choose ? dragBand(TOP - 4, bottom) : null);
 }
 
 const asTable = ({ lanes, marks, until }, groups) => {
@@ -216,7 +221,7 @@ const asTable = ({ lanes, marks, until }, groups) => {
   return h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
   { title: "Service", cell: (it) => h("a", { href: `#/services/${encodeURIComponent(it.service)}` }, it.service) },
   ...(names ? [{ title: groups.by === "pool" ? "Pool" : `Label ${groups.by.slice("label:".length)}`, cell: (it) => names.get(it.service) ?? "–" }] : []),
-  { title: "Lives", cell: (it) => (it.lives ? "yes" : "no") },
+  { title: "State", cell: (it) => (it.lives ? "living" : "ended") },
   { title: "Held at the end", class: "n", cell: (it) => number(heldAtEnd(it, Date.parse(until))) },
   { title: "Most held", class: "n", cell: (it) => number(most(it, "held_max")) },
   { title: "Most in a gap", class: "n", cell: (it) => number(most(it, "gap")) },

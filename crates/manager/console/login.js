@@ -42,7 +42,7 @@ export function loginForm(why, done) {
       h("label", { class: "field" }, h("span", {}, "Token"), field),
       told,
       h("button", { class: "button primary" }, "Log in")),
-    h("p", { class: "fine" }, "An administrator creates tokens with ", h("code", {}, "everwatch token create NAME --role ROLE"), ". The first one has the token in the manager's ", h("code", {}, "auth.bootstrap_token_file"), "."));
+    h("p", { class: "fine" }, "An administrator creates tokens with ", h("code", {}, "everwatch token create NAME --role ROLE"), ". To create the first one, log in with the token in the file that ", h("code", {}, "auth.bootstrap_token_file"), " of the manager names."));
 }
 
 async function hasNoCookie() {

@@ -2,7 +2,7 @@
 import { clockMs, exact } from "./clock.js";
 import { h, patch } from "./dom.js";
 import { Tail, runOf } from "./log-tail.js";
-import { counted } from "./show.js";
+import { counted, dated } from "./show.js";
 
 const DRAW_MS = 200;
 const SHOWN = 500;
@@ -49,7 +49,7 @@ function marked(text) {
 function lines() {
   const all = chosen();
   if (all.length === 0) return [h("p", { key: "none", "data-stream": "note" }, tail.rows.length || view.run ? "No line matches." : "No output yet.")];
-  return all.slice(-SHOWN).map((it) => (it.stream === "note" ? h("p", { key: it.id, "data-stream": "note" }, `— ${it.text}`) :
+  return all.slice(-SHOWN).map((it) => (it.stream === "note" ? h("p", { key: it.id, "data-stream": "note" }, "— ", dated(it.text)) :
     h("p", { key: it.id, "data-stream": it.stream, "data-level": level(it), title: `${exact(it.at)} · run ${runOf(it)}` }, h("span", { class: "at" }, clockMs(it.at)), h("span", { class: "from" }, it.stream), h("span", { class: "said" }, marked(it.text)))));
 }
 

@@ -7,12 +7,12 @@ import { number, observersIn } from "./show.js";
 
 /** `key` is the letter after `g`. */
 export const PAGES = [
-  { group: "", path: "", title: "Overview", key: "h", needs: "status:read" },
-  { group: "", path: "observers", title: "Observers", key: "o", needs: "observers:read" },
-  { group: "", path: "services", title: "Services", key: "s", needs: "services:read" },
-  { group: "", path: "topology", title: "Topology", key: "t", needs: "services:read" },
-  { group: "", path: "incidents", title: "Incidents", key: "i", needs: "events:read" },
-  { group: "", path: "events", title: "Events", key: "e", needs: "events:read" },
+  { group: "Look", path: "", title: "Overview", key: "h", needs: "status:read" },
+  { group: "Look", path: "observers", title: "Observers", key: "o", needs: "observers:read" },
+  { group: "Look", path: "services", title: "Services", key: "s", needs: "services:read" },
+  { group: "Look", path: "topology", title: "Topology", key: "t", needs: "services:read" },
+  { group: "Look", path: "incidents", title: "Incidents", key: "i", needs: "events:read" },
+  { group: "Look", path: "events", title: "Events", key: "e", needs: "events:read" },
   { group: "Configure", path: "pools", title: "Pools", key: "p", needs: "pools:read" },
   { group: "Configure", path: "kinds", title: "Kinds", key: "k", needs: "kinds:read" },
   { group: "Configure", path: "limits", title: "Limits", key: "l", needs: "limits:read" },
@@ -42,7 +42,8 @@ export const COUNTS = {
   services: (count) => ({ counts: { services: count } }),
   pools: (total) => ({ counts: { pools: total } }),
   kinds: (total) => ({ counts: { kinds: total } }),
-  findings: (all) => ({ counts: { doctor: all.length || null }, bad: { doctor: all.some((it) => it.severity === "critical") } }),
+  /** Notes need no action. */
+  findings: (all) => ({ counts: { doctor: all.filter((it) => it.severity !== "info").length || null }, bad: { doctor: all.some((it) => it.severity === "critical") } }),
   /** Handovers are no incidents. */
   incidents: (all) => ({ counts: { incidents: all.filter((it) => !isHandover(it)).length || null }, newest: newestOf(all) }),
   waits: (count) => ({ counts: { parked: count || null }, bad: { parked: count > 0 } }),

@@ -9,7 +9,7 @@ import { gap, isBound } from "./gap.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
 import { may, readable } from "./session.js";
-import { asker, counted, dated, duration, fact, number, observerPath, pill, table, time, timed, what } from "./show.js";
+import { asker, counted, dated, duration, fact, number, observerPath, pill, spaced, table, time, timed, what } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
 import { SHOWN, versionsPanel } from "./versions.js";
 import { toYaml } from "./yaml.js";
@@ -48,12 +48,12 @@ function possible({ status: now, schedule }) {
 }
 
 const retryText = (it) => ({
-  exponential: () => `${it.first} doubling to ${it.max}${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
-  fixed: () => `every ${it.every}${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
-  intervals: () => (it.delays?.length ? `after ${it.delays.join(", ")}` : "none"),
+  exponential: () => `${spaced(it.first)}, doubling to ${spaced(it.max)}${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
+  fixed: () => `after ${spaced(it.every)} each time${it.attempts ? `, ${counted(it.attempts, "attempt")}` : ", without limit"}`,
+  intervals: () => (it.delays?.length ? `after ${it.delays.map(spaced).join(", ")}` : "none: it fails at its first error"),
 })[it.kind]?.() ?? it.kind;
 
-const scheduleText = ({ cron, time_zone: zone, if_running: during, jitter }) => [h("code", {}, cron), ` in ${zone}${during === "skip" ? "" : `, if running: ${during}`}${jitter ? `, jitter ${jitter}` : ""}`];
+const scheduleText = ({ cron, time_zone: zone, if_running: during, jitter }) => [h("code", {}, cron), ` in ${zone}${during === "skip" ? "" : `, if running: ${during}`}${jitter ? `, jitter ${spaced(jitter)}` : ""}`];
 const lastExecution = ({ ended_at: at, error, scheduled_for: due }) => [time(at), error ? ` failed: ${error}` : " completed", due ? [", for ", time(due)] : ", started by a request"];
 
 function facts(it) {
@@ -70,16 +70,16 @@ function facts(it) {
     it.restarts ? ["Restarts", number(it.restarts)] : null,
     ["Retry policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
-    ["Grace period", it.grace],
-    it.start_at ? ["May start", time(it.start_at)] : null,
+    ["Grace period", spaced(it.grace)],
+    it.start_at ? ["Starts", time(it.start_at)] : null,
     it.windows ? ["Windows", windowsText(it.windows)] : null,
     it.closes_at ? ["Window closes", time(it.closes_at)] : null,
     it.schedule ? ["Schedule", scheduleText(it.schedule)] : null,
     it.schedule && it.next_start_at ? ["Next execution", time(it.next_start_at)] : null,
     it.last_execution ? ["Last execution", lastExecution(it.last_execution)] : null,
     it.finish_at ? ["Finishes", time(it.finish_at)] : null,
-    it.start_within ? ["Start within", it.start_within] : null,
-    it.attempt_timeout ? ["Attempt timeout", it.attempt_timeout] : null,
+    it.start_within ? ["Start within", spaced(it.start_within)] : null,
+    it.attempt_timeout ? ["Attempt timeout", spaced(it.attempt_timeout)] : null,
     it.priority ? ["Priority", number(it.priority)] : null,
     it.weight > 1 ? ["Weight", `${number(it.weight)} slots`] : null,
     it.limits.length ? ["Limits", it.limits.map((key) => h("a", { class: "tag", href: `#/limits/${encodeURIComponent(key)}` }, key))] : null,
@@ -99,11 +99,11 @@ function definitionPanel({ it, versions }) {
 
 const eventsPanel = ({ it, events }) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), table("Recent events", [
   { title: "When", class: "when", cell: (event) => time(event.at) },
-  { title: "Event", cell: (event) => what(event.type) },
-  { title: "Service", cell: (event) => event.service?.name ?? "" },
-  { title: "Cause", class: "text", cell: (event) => dated(event.text) },
-  { title: "By", cell: (event) => asker(event.by) },
-  { title: "Gap", class: "n", cell: (event) => event.gap_ms === null ? "" : gap(event.gap_ms, isBound(event)) },
+  { title: "Event", isHead: true, cell: (event) => what(event.type) },
+  { title: "Service", isExtra: true, cell: (event) => event.service?.name ?? "" },
+  { title: "Cause", class: "text", isSecond: true, cell: (event) => dated(event.text) },
+  { title: "By", isExtra: true, cell: (event) => asker(event.by) },
+  { title: "Gap", isExtra: true, class: "n", cell: (event) => event.gap_ms === null ? "" : gap(event.gap_ms, isBound(event)) },
 ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All events")) : null);
 
 function tabs(data, now, context) {
@@ -120,14 +120,26 @@ function tabs(data, now, context) {
     h("button", { type: "button", role: "tab", key: name, id: `tab-${name}`, "aria-selected": String(name === now), "aria-controls": "tab-panel", tabindex: name === now ? "0" : "-1", onclick: () => context.set({ tab: name === "logs" ? "" : name }) }, text, counts[name] ? [" ", h("small", {}, number(counts[name]))] : null)));
 }
 
+/** Opens the editor; typing starts in its first field, because the keys for pages would leave it. */
+async function beginEdit(context) {
+  await context.set({ edit: "form" });
+  document.querySelector("main .sheet :is(input, select, textarea), main #definition")?.focus();
+}
+
+/** When an observer completed, and how long its last run took. */
+function endedText(it, run) {
+  const lasted = run?.ended_at ? ` after ${duration(Math.max(Date.parse(run.ended_at) - Date.parse(run.started_at), 0))}` : "";
+  return ["Completed ", time(run?.ended_at ?? it.modified_at), lasted ? `: its last run ended${lasted}` : "", "."];
+}
+
 function header(it, context) {
   const gone = it.status === "Deleted" || it.status === "OnDeleting";
   const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
   return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it),
     h("div", { class: "row end" },
-      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => context.set({ edit: "form" }) }, hasDraft(it) ? "Continue editing" : "Edit") : null,
+      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => beginEdit(context) }, hasDraft(it) ? "Continue editing" : "Edit") : null,
       possible(it).filter((name) => name !== "delete").map(button),
-      may("observers:create") && may("specs:read") ? h("a", { key: "clone", class: "button", href: `#/create?as=yaml&from=${it.id}` }, "Clone") : null,
+      may("observers:create") && may("specs:read") ? h("a", { key: "clone", class: "button", href: `#/create?from=${it.id}` }, "Clone") : null,
       possible(it).includes("delete") ? button("delete") : null));
 }
 
@@ -138,6 +150,7 @@ function draw(data, { params }, context) {
   const panel = { logs: () => logs(it, runs, params, context), runs: () => h("section", { class: "panel", key: "runs" }, h("h2", {}, "Runs, newest first"), runList(runs, it)), definition: () => definitionPanel(data), versions: () => versionsPanel(it, versions, params, context), events: () => eventsPanel(data) };
   return [
     header(it, context),
+    it.status === "Completed" && !it.reason ? h("p", { class: "why", key: "over" }, endedText(it, runs[0])) : null,
     it.last_error && it.status !== "Deleted" ? h("p", { class: "why", key: "error" }, h("span", { class: "bad" }, it.last_error), it.reason && it.reason !== it.last_error ? [" · ", timed(it.reason)] : "") : it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,
     it.progress ? h("p", { class: "why", key: "progress" }, it.progress) : null,
     editing && isEditing(it) ? editPanel(it, editing, context) : null,

@@ -7,7 +7,7 @@ import { columnMenu, columnsOf, note } from "./list-columns.js";
 import { COUNTS } from "./nav.js";
 import { FILTERS, saveButton, viewsBar } from "./saved-views.js";
 import { may, readable } from "./session.js";
-import { HEALTHS, RESTS, countOf, counted, empty, number, observerLink, table, word } from "./show.js";
+import { HEALTHS, RESTS, countOf, counted, empty, number, observerLink, standing, table, word } from "./show.js";
 
 const PAGE = 100;
 const TYPING_MS = 150;
@@ -31,7 +31,22 @@ async function load({ params }) {
     readable("status:read", () => get("/v1/stats"), { observers: {}, health: {} }), readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none),
     readable("services:read", () => get("/v1/services", { state: "active,standby,cordoned,draining,suspect", limit: 1000 }), none)]);
   for (const it of page.items) if (ticked.has(it.id)) ticked.set(it.id, it);
-  return { page, stats, kinds: kinds.items, pools: pools.items, services: services.items };
+  return { page, counts: await countsOf(page, filter, stats), kinds: kinds.items, pools: pools.items, services: services.items };
+}
+
+/** The parameters that a chip sets. */
+const CHIPS = ["health", "status"];
+
+/**
+ * How many observers each chip would show. Without another filter, those are the numbers of the deployment. With one, the console counts the
+ * observers that match it, if one page has all of them; otherwise only the chip in force has a number.
+ */
+async function countsOf(page, filter, stats) {
+  const isChosen = CHIPS.some((it) => filter[it]), others = FILTERS.filter((it) => it !== "sort" && !CHIPS.includes(it));
+  if (!others.some((it) => filter[it]?.length)) return may("status:read") ? (it) => countOf(stats, it) : () => null;
+  const all = isChosen ? await get("/v1/observers", { ...filter, health: "", status: "", limit: PAGE }) : page;
+  if (all.items.length === all.total) return (it) => all.items.filter((one) => standing(one) === it || one.status === it).length;
+  return (it) => (CHIPS.some((name) => filter[name] === it || (it === "waiting" && filter.health === it)) ? page.total : null);
 }
 
 function choice(label, name, options, params, context) {
@@ -53,24 +68,24 @@ function typed(label, name, placeholder, params, context, id) {
     h("input", { type: "search", name, id, placeholder, value: params.get(name) ?? "", autocomplete: "off", spellcheck: "false", oninput: later }));
 }
 
-function filters({ page, stats, kinds, pools, services }, params, context) {
+function filters({ page, counts, kinds, pools, services }, params, context) {
   const chosen = (name) => (params.get(name) ?? "").split(",").filter(Boolean);
-  // The manager counts all observers: beside another filter, these counts would mislead.
-  const isWhole = !FILTERS.some((it) => !["health", "status", "sort"].includes(it) && params.get(it));
   /** Only observers that are to run have a health: one sort of chip at a time. */
   const toggle = (name, it) => context.set({ health: "", status: "", [name]: (chosen(name).includes(it) ? chosen(name).filter((one) => one !== it) : [...chosen(name), it]).join(","), ...FRESH_PAGE });
   const chip = (name, it, count) => h("button", { key: it, type: "button", class: "chip", "data-status": it, "aria-pressed": String(chosen(name).includes(it)), onclick: () => toggle(name, it) },
-    word(it), isWhole && may("status:read") ? h("b", {}, number(count)) : null);
-  const reasons = [...new Set(page.items.map((it) => it.reason_code).filter(Boolean))].sort();
+    word(it), count === null ? null : h("b", {}, number(count)));
+  const namesOf = (read) => [...new Set(page.items.map(read).filter(Boolean))].sort().map((it) => [it, it]);
+  const namespaces = namesOf((it) => it.namespace);
   return h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => event.preventDefault() },
     h("div", { class: "chips", role: "group", "aria-label": "Health and status" },
-      HEALTHS.map((it) => chip("health", it, countOf(stats, it))), RESTS.map((it) => chip("status", it, countOf(stats, it)))),
+      HEALTHS.map((it) => chip("health", it, counts(it))), RESTS.map((it) => chip("status", it, counts(it)))),
     h("div", { class: "row fields" },
       typed("Name", "q", "part of a name   /", params, context, "search"),
       choice("Kind", "kind", kinds.map((it) => [it.name, it.name]), params, context),
+      namespaces.length > 1 || params.get("namespace") ? choice("Namespace", "namespace", namespaces, params, context) : null,
       choice("Pool", "pool", pools.map((it) => [it.name, it.name]), params, context),
       choice("Service", "service", services.map((it) => [it.id, it.name]), params, context),
-      choice("Reason", "reason_code", reasons.map((it) => [it, it]), params, context),
+      choice("Reason", "reason_code", namesOf((it) => it.reason_code), params, context),
       typed("Labels", "label", "key=value, …", params, context)));
 }
 
@@ -90,17 +105,18 @@ function act(name, id, body) {
   return name === "delete" ? call("DELETE", path) : call("POST", `${path}/${name}`, body);
 }
 
-/** Where to move observers: to a pool, or one observer to a service of its pool. */
+/** Where to move observers: to a pool, or one observer to a service of its pool; services without room for it cannot be chosen. */
 async function askTarget(title, lines, items) {
-  const none = { items: [] }, { pool, service: now } = items[0];
+  const none = { items: [] }, { pool, service: now, weight = 1 } = items[0];
   const read = (verb, path, more) => readable(verb, () => get(path, more), none).catch(() => none);
   const [pools, services] = await Promise.all([read("pools:read", "/v1/pools"), read("services:read", "/v1/services", { limit: 1000 })]);
   const takes = (it) => it.pool === pool && it.kinds.includes(items[0].kind) && it.id !== now?.id && ["active", "standby"].includes(it.state);
-  const single = items.length === 1;
+  const single = items.length === 1, able = services.items.filter(takes), hasRoom = (it) => it.free >= weight;
   const fields = [{ name: "pool", label: "Pool", options: [["", single ? `${pool} (its pool)` : "the pool of each observer"], ...pools.items.filter((it) => !single || it.name !== pool).map((it) => [it.name, it.name])] }];
-  if (single) fields.push({ name: "service", label: "Service", options: [["", "any other service"], ...services.items.filter(takes).map((it) => [it.name, it.name])], hint: `a service of pool ${pool}` });
-  const check = (it) => (it.pool && it.service ? "Choose a pool or a service: the manager does not take both." : null);
-  const answer = await askForm({ title, lines, fields, action: single ? `Move ${items[0].name}` : `Move ${number(items.length)}`, check });
+  if (single) fields.push({ name: "service", label: "Service", options: [["", "any other service"], ...able.map((it) => [it.name, `${it.name}: ${counted(it.free, "free slot")}`, !hasRoom(it)])], hint: `a service of pool ${pool}` });
+  const full = single && may("services:read") && !able.some(hasRoom);
+  const check = (it) => (it.pool && it.service ? "Choose a pool or a service: the manager does not take both." : full && !it.pool ? `No other service of pool ${pool} has a free slot for it: it would start on ${now?.name ?? "its service"} again. Choose another pool, or free a slot.` : null);
+  const answer = await askForm({ title, lines: full ? [...lines, `No other service of pool ${pool} has a free slot for it.`] : lines, fields, action: single ? `Move ${items[0].name}` : `Move ${number(items.length)}`, check });
   return answer && Object.fromEntries(Object.entries(answer).filter(([, value]) => value));
 }
 
@@ -131,18 +147,20 @@ export async function actOn(name, items, context, told) {
   return wrong.length === 0;
 }
 
-function selection(context) {
+function selection({ page }, context) {
   if (ticked.size === 0) return null;
+  const hidden = ticked.size - page.items.filter((it) => ticked.has(it.id)).length;
   const mayDo = (name) => may(name === "delete" ? "observers:delete" : "observers:operate");
   const run = async (name) => {
     const items = [...ticked.values()];
     const done = await actOn(name, items, context, (now, of) => { working = `${number(now)} of ${number(of)}`; context.redraw(); });
     working = null;
-    if (done) ticked.clear();
+    // Those that exist stay selected: the next action may take this one back.
+    if (done && name === "delete") ticked.clear();
     context.redraw();
   };
   return h("div", { class: "selection", key: "selection", role: "region", "aria-label": "Selection" },
-    h("strong", {}, working ?? `${number(ticked.size)} selected`),
+    h("strong", {}, working ?? `${number(ticked.size)} selected${hidden ? `, ${number(hidden)} not in this list` : ""}`),
     Object.entries(ACTIONS).filter(([name]) => name !== "trigger" && mayDo(name)).map(([name, it]) => h("button", { type: "button", key: name, class: it.danger ? "button danger" : "button", disabled: working !== null, onclick: () => run(name) }, it.word)),
     h("button", { type: "button", class: "quiet", onclick: () => { ticked.clear(); context.redraw(); } }, "Clear"));
 }
@@ -165,7 +183,7 @@ function rows({ page }, params, context) {
       class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
     },
     { title: sorted("Name", "name", params, context), class: "name", cell: (it) => [observerLink(it), h("span", { class: "under" }, note(it))] },
-    ...columnsOf(params, page.items).map((it) => ({ title: it.sort ? sorted(it.title, it.sort, params, context) : it.title, class: it.class, cell: it.cell })),
+    ...columnsOf(params, page.items).map((it) => ({ isExtra: !params.get("columns") && it.name !== "health", title: it.sort ? sorted(it.title, it.sort, params, context) : it.title, class: it.class, cell: it.cell })),
   ], page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
 }
 
@@ -193,11 +211,11 @@ function draw(data, { params }, context) {
     filters(data, params, context),
     data.page.items.length ? rows(data, params, context) : nothing,
     data.page.items.length ? pager(data, params, context) : null,
-    selection(context),
+    selection(data, context),
   ];
 }
 
 /** Without a filter, the list and the navigation count the same. */
-const counts = ({ page }, { params }) => (FILTERS.some((it) => it !== "sort" && params.get(it)) ? [] : [COUNTS.observers(page.total)]);
+const navCounts = ({ page }, { params }) => (FILTERS.some((it) => it !== "sort" && params.get(it)) ? [] : [COUNTS.observers(page.total)]);
 
-export const observers = { name: "observers", title: "Observers", load, draw, counts };
+export const observers = { name: "observers", title: "Observers", load, draw, counts: navCounts };

@@ -5,7 +5,7 @@ import { history, spark, sparkCard } from "./history.js";
 import { capacities, incidentList } from "./incidents.js";
 import { isHandover } from "./incident-text.js";
 import { columns, groupsOf, lanesPanel } from "./lanes.js";
-import { fromStart, spanOf } from "./lanes-scale.js";
+import { readTimeline } from "./lanes-load.js";
 import { COUNTS, someIncidents } from "./nav.js";
 import { problems, problemsPanel } from "./problems.js";
 import { spans } from "./range.js";
@@ -20,11 +20,12 @@ const LINES = { running: "running", moving: "nowhere" };
 const RARE = [["Scheduled", "status"], ["stopping", "health"], ["Completed", "status"]];
 
 async function load({ params }) {
+  const read = readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] });
   const [stats, pools, services, found, safeMode, parked, picture, past] = await Promise.all([
-    get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), problems(),
+    get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), read, problems(),
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
-    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: columns() }), null), history()]);
-  return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture: picture && fromStart(picture, services.items, params), past };
+    readable("events:read", () => readTimeline(params, () => read.then((it) => it.items), { columns: columns() }), null), history()]);
+  return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture, past };
 }
 
 function headline({ stats }) {
@@ -93,8 +94,8 @@ const poolsPanel = ({ pools, stats }) => {
   return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, `Failure tolerance: ${worst ? `${number(worst.failure_tolerance)} of ${counted(able(stats), "service")}` : "none"}`)), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => [h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
-      { title: "Services", class: "n", cell: (it) => number(it.services) },
-      { title: "Used", class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
+      { title: "Services", isExtra: true, class: "n", cell: (it) => number(it.services) },
+      { title: "Used", isExtra: true, class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
       { title: "Held", class: "n", cell: (it) => number(it.held) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
       { title: "Waiting for a slot", class: "n", cell: (it) => number(it.waiting) },

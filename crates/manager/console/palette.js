@@ -1,49 +1,78 @@
-// The command palette: finds pages, saved views, observers, services and shortcuts by a part of their names.
+// The command palette: finds pages, saved views, observers, services and shortcuts by a part of their names; one mistake in it does not matter.
 import { get } from "./api.js";
 import { h, patch } from "./dom.js";
 import { help } from "./keys.js";
+import { MISTAKE, fitting, pieces } from "./match.js";
 import { PAGES } from "./nav.js";
 import { hrefOf, savedViews } from "./saved-views.js";
 import { may, readable } from "./session.js";
-import { observerPath, standing, word } from "./show.js";
+import { observerName, observerPath, standing, word } from "./show.js";
 
 const TYPING_MS = 120;
 const FOUND = 8;
+/** How many observers with a similar name the palette reads at most. */
+const NEAR = 200;
 
+/** `words`: what users may type for it, beside its title. */
 const SHORTCUTS = [
   { title: "New observer", hint: "c", needs: "observers:create", run: (it) => it.go("#/create") },
-  { title: "Observers that restart after errors", needs: "observers:read", run: (it) => it.go("#/observers?health=restarting") },
-  { title: "Observers that failed", needs: "observers:read", run: (it) => it.go("#/observers?status=Failed") },
-  { title: "Observers that wait for a slot", needs: "observers:read", run: (it) => it.go("#/observers?health=waiting") },
-  { title: "Switch between UTC and local time", run: (it) => it.zone() },
-  { title: "Change the theme", run: (it) => it.theme() },
-  { title: "Keys and help", hint: "?", run: () => help() },
+  { title: "Observers that restart after errors", words: "restarting crash looping", needs: "observers:read", run: (it) => it.go("#/observers?health=restarting") },
+  { title: "Observers that failed", words: "errors", needs: "observers:read", run: (it) => it.go("#/observers?status=Failed") },
+  { title: "Observers that wait for a slot", words: "waiting queue", needs: "observers:read", run: (it) => it.go("#/observers?health=waiting") },
+  { title: "Switch between UTC and local time", words: "time zone timezone clock", run: (it) => it.zone() },
+  { title: "Change the theme", words: "dark light mode system", run: (it) => it.theme() },
+  { title: "Keys and help", words: "shortcuts keyboard", hint: "?", run: () => help() },
 ];
 
-const matches = (text, typed) => typed.toLowerCase().split(/\s+/).every((part) => text.toLowerCase().includes(part));
+/** Where the buttons of the actions are: the palette itself changes nothing. */
+const ACTIONS = [
+  { title: "Pause, resume, restart, retry, move or delete observers", hint: "select them in the list", needs: "observers:operate", path: "#/observers" },
+  { title: "Drain, cordon, uncordon, resize or rebalance services", hint: "on the page Services", needs: "services:operate", path: "#/services" },
+  { title: "Pause or resume a pool", hint: "on the page Pools", needs: "pools:write", path: "#/pools" },
+  { title: "Switch safe mode on or off", hint: "on the page Safe mode", needs: "safe-mode:write", path: "#/safe-mode" },
+  { title: "Revert, pause or cancel a rollout", hint: "on its page", needs: "rollouts:write", path: "#/rollouts" },
+];
 
-const pages = (typed) => PAGES.filter((it) => may(it.needs) && matches(`${it.title} ${it.group}`, typed))
-  .map((it) => ({ sort: "Pages", title: it.title, hint: `g ${it.key}`, run: (commands) => commands.go(`#/${it.path}`) }));
-const shortcuts = (typed) => SHORTCUTS.filter((it) => may(it.needs) && matches(it.title, typed)).map((it) => ({ sort: "Shortcuts", ...it }));
-const views = (typed) => (may("observers:read") ? savedViews() : []).filter((it) => matches(`${it.name} saved view`, typed))
-  .map((it) => ({ sort: "Views", title: it.name, hint: "saved view", run: (commands) => commands.go(hrefOf(it)) }));
+const sourced = (sort, all, textOf, entryOf, typed) => fitting(all, textOf, typed).map(({ it, misfit }) => ({ sort, misfit, ...entryOf(it) }));
+
+const pages = (typed) => sourced("Pages", PAGES.filter((it) => may(it.needs)), (it) => `${it.title} ${it.group}`, (it) => ({ title: it.title, hint: `g ${it.key}`, run: (commands) => commands.go(`#/${it.path}`) }), typed);
+const shortcuts = (typed) => sourced("Shortcuts", SHORTCUTS.filter((it) => may(it.needs)), (it) => `${it.title} ${it.words ?? ""}`, (it) => it, typed);
+const views = (typed) => sourced("Views", may("observers:read") ? savedViews() : [], (it) => `${it.name} saved view`, (it) => ({ title: it.name, hint: "saved view", run: (commands) => commands.go(hrefOf(it)) }), typed);
+const actions = (typed) => (typed ? sourced("Actions", ACTIONS.filter((it) => may(it.needs)), (it) => it.title, (it) => ({ title: it.title, hint: it.hint, run: (commands) => commands.go(it.path) }), typed) : []);
+
+/** Observers whose names contain what is typed; if there are none, those that contain it with one mistake. */
+async function observersLike(typed) {
+  const read = (q, limit) => get("/v1/observers", { q, limit }).then((page) => page.items);
+  const found = await read(typed, FOUND);
+  if (found.length || /\s/.test(typed)) return found;
+  const near = (await Promise.all(pieces(typed).map((it) => read(it, NEAR)))).flat();
+  return [...new Map(near.map((it) => [it.id, it])).values()];
+}
 
 async function things(typed) {
   if (!typed) return [];
-  const [observers, services] = await Promise.all([
-    readable("observers:read", () => get("/v1/observers", { q: typed, limit: FOUND }), { items: [] }),
-    readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] })]);
-  const named = services.items.filter((it) => !it.is_deleted && matches(it.name, typed)).slice(0, FOUND);
+  const none = { items: [] };
+  const [observers, services, pools, namespaces] = await Promise.all([
+    readable("observers:read", () => observersLike(typed), []), readable("services:read", () => get("/v1/services", { limit: 1000 }), none),
+    readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
   return [
-    ...observers.items.map((it) => ({ sort: "Observers", title: it.name, status: standing(it), hint: `${word(standing(it))} · ${it.kind}`, run: (commands) => commands.go(`#/${observerPath(it)}`) })),
-    ...named.map((it) => ({ sort: "Services", title: it.name, hint: `${it.state} · ${it.held} of ${it.capacity}`, run: (commands) => commands.go(`#/services/${encodeURIComponent(it.name)}`) })),
+    ...sourced("Observers", observers, observerName, (it) => ({ title: observerName(it), status: standing(it), hint: `${word(standing(it))} · ${it.kind}`, run: (commands) => commands.go(`#/${observerPath(it)}`) }), typed).slice(0, FOUND),
+    ...sourced("Services", services.items.filter((it) => !it.is_deleted), (it) => it.name, (it) => ({ title: it.name, hint: `${it.state} · ${it.held} of ${it.capacity}`, run: (commands) => commands.go(`#/services/${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
+    ...sourced("Pools", pools.items, (it) => it.name, (it) => ({ title: it.name, hint: "pool", run: (commands) => commands.go(`#/pools/${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
+    ...sourced("Namespaces", namespaces.items, (it) => it.name, (it) => ({ title: it.name, hint: "its observers", run: (commands) => commands.go(`#/observers?namespace=${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
   ];
+}
+
+/** The groups of entries, the one with the best entry first. What fits only with a mistake stays out beside what fits without one. */
+function ranked(all) {
+  const best = Math.min(...all.map((it) => it.misfit)), shown = best < MISTAKE ? all.filter((it) => it.misfit < MISTAKE) : all;
+  return [...Map.groupBy(shown, (it) => it.sort).values()].sort((a, b) => a[0].misfit - b[0].misfit).flat();
 }
 
 export function openPalette(commands) {
   const dialog = document.getElementById("palette");
-  let found = [], at = 0, turn = 0, timer = null;
-  const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find a page, view, observer or service…", autocomplete: "off", spellcheck: "false" });
+  let found = [], at = 0, turn = 0, timer = null, isSearching = false;
+  const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find an observer, service, pool, namespace or page…", autocomplete: "off", spellcheck: "false" });
   const list = h("ul", { id: "found", role: "listbox", "aria-label": "Found" });
   const choose = (it) => { dialog.close(); it.run(commands); };
   const draw = () => {
@@ -53,19 +82,25 @@ export function openPalette(commands) {
       rows.push(h("li", { key: `found-${index}`, id: `found-${index}`, role: "option", "aria-selected": String(index === at), onclick: () => choose(it) },
         it.status ? h("span", { class: "mark", "data-status": it.status }) : null, h("span", { class: "name" }, it.title), it.hint ? h("span", { class: "fine" }, it.hint) : null));
     });
-    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, `No results for “${field.value}”. Actions are on the pages of observers and services.`));
+    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, isSearching ? "Searching…" : `No results for “${field.value.trim()}”. The buttons that change an observer or a service are on its page.`));
     patch(list, rows);
     found.length ? field.setAttribute("aria-activedescendant", `found-${at}`) : field.removeAttribute("aria-activedescendant");
     list.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
   };
   const search = async () => {
     const mine = ++turn, typed = field.value.trim();
-    found = [...pages(typed), ...views(typed), ...shortcuts(typed)];
+    const own = [...pages(typed), ...views(typed), ...actions(typed), ...shortcuts(typed)];
+    isSearching = typed !== "";
+    found = ranked(own);
     at = 0;
     draw();
     const more = await things(typed).catch(() => []);
     if (mine !== turn || !dialog.open) return;
-    found = [...more, ...found];
+    isSearching = false;
+    // What the user has chosen meanwhile stays chosen.
+    const chosen = at > 0 ? found[at] : null;
+    found = ranked([...more, ...own]);
+    at = Math.max(found.indexOf(chosen), 0);
     draw();
   };
   field.oninput = () => { clearTimeout(timer); timer = setTimeout(search, TYPING_MS); };

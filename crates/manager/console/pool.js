@@ -23,14 +23,14 @@ const facts = (it) => h("section", { class: "panel", key: "facts" }, h("h2", { c
 const servicesPanel = (services) => h("section", { class: "panel", key: "services" }, h("header", {}, h("h2", {}, "Services"), h("span", { class: "fine" }, number(services.length))),
   services.length === 0 ? h("p", { class: "fine" }, "No service of this pool runs.") : table("Services of this pool", [
     { title: "Service", class: "name", cell: (row) => h("a", { href: `#/services/${encodeURIComponent(row.name)}` }, row.name) }, { title: "State", cell: (row) => state(row.state) },
-    { title: "Used", class: "progress", cell: (row) => bar(row.held, row.capacity, `${number(row.held)} of ${number(row.capacity)} slots used`) }, { title: "Held", class: "n", cell: (row) => `${number(row.held)} of ${number(row.capacity)}` },
-    { title: "Last heartbeat", class: "when", cell: (row) => time(row.last_heartbeat_at) },
+    { title: "Used", isExtra: true, class: "progress", cell: (row) => bar(row.held, row.capacity, `${number(row.held)} of ${number(row.capacity)} slots used`) }, { title: "Held", class: "n", cell: (row) => `${number(row.held)} of ${number(row.capacity)}` },
+    { title: "Last heartbeat", isExtra: true, class: "when", cell: (row) => time(row.last_heartbeat_at) },
   ], services.slice(0, SHOWN)), services.length > SHOWN ? h("p", { class: "fine" }, `The first ${number(SHOWN)}.`) : null);
 
 const observersPanel = (it, { items, total }) => h("section", { class: "panel", key: "observers" },
   h("header", {}, h("h2", {}, "Observers that wait, restart or move"), h("span", { class: "fine" }, number(total)), h("a", { class: "quiet end", href: `#/observers?pool=${encodeURIComponent(it.name)}` }, "All observers of the pool")),
   items.length === 0 ? h("p", { class: "fine" }, "All observers of this pool that should run are running.") : table("Observers that wait, restart or move", [
-    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Reason", class: "text", cell: (row) => timed(row.reason) },
+    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Reason", class: "text", isSecond: true, cell: (row) => timed(row.reason) },
   ], items), total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)}.`) : null);
 
 const draw = ({ it, services, waiting }, _route, context) => [

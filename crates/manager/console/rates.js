@@ -2,42 +2,42 @@
 import { call, get } from "./api.js";
 import { askChange } from "./ask-sent.js";
 import { confirm } from "./ask.js";
+import { asDuration, asWhole } from "./create-check.js";
 import { h } from "./dom.js";
+import { rowActions } from "./row-actions.js";
 import { may } from "./session.js";
-import { bar, counted, empty, number, smallButton, table } from "./show.js";
+import { bar, counted, empty, explained, number, table } from "./show.js";
 
 const PAGE = 100;
-const FORM = /^(\d+) per (\S+), burst (\d+)$/;
 
 const path = (key) => `/v1/rates/${encodeURIComponent(key)}`;
 const said = (it) => `${it.permits} per ${it.per}, burst ${it.burst}`;
 const left = (it) => `${number(it.available)} of ${counted(it.at_once, "permit")} available`;
 
-/** Asks for a rate in one line, as the list shows it, and sets it. */
-const EXAMPLE = "600 per 1m, burst 50";
-const fieldFor = (placeholder) => ({ name: "rate", label: "Permits per time, and burst", placeholder });
-const wrongRate = (rate, example) => (FORM.test(rate) ? {} : { rate: rate ? `“${rate}” is not a rate: write it like “${example}”` : `write a rate like “${example}”` });
+/** The three numbers of a rate, with these values. */
+const fieldsFor = ({ permits = "", per = "1m", burst = "" }) => [
+  { name: "permits", half: true, label: "Permits", value: String(permits), placeholder: "600", hint: "how many may be used" },
+  { name: "per", half: true, label: "In each", value: String(per), hint: "a time, such as 1s or 1m" },
+  { name: "burst", label: "Burst", value: String(burst), placeholder: "50", hint: "how many may be used at once: more than the rate gives in 2 s" },
+];
+const missing = { permits: "write how many permits may be used", per: "write a time, such as 1m", burst: "write how many permits may be used at once" };
+const CHECKS = { permits: asWhole(1, Infinity), per: asDuration, burst: asWhole(1, Infinity) };
+const wrongRate = (typed) => Object.fromEntries(Object.entries(CHECKS).map(([name, check]) => [name, typed[name] ? check(typed[name]) : missing[name]]).filter(([, found]) => found));
 /** Complaints about the address are about the key. */
-const fieldOf = (pointer) => (pointer ? ["rate", pointer.slice(1)] : ["key"]);
+const fieldOf = (pointer) => (pointer ? [pointer.slice(1)] : ["key"]);
 
-function put(key, rate) {
-  const [, permits, per, burst] = FORM.exec(rate);
-  return call("PUT", path(key), { permits: Number(permits), per, burst: Number(burst) });
-}
+const put = (key, { permits, per, burst }) => call("PUT", path(key), { permits: Number(permits), per, burst: Number(burst) });
 
-const set = (key, example, { title, lines }, context) => askChange({
-  title, lines, action: "Set", fields: [fieldFor(example)], check: ({ rate }) => wrongRate(rate, example), fieldOf, send: ({ rate }) => put(key, rate), done: ({ rate }) => `Rate ${key}: ${rate}.`,
-}, context);
-
-const change = (it, context) => set(it.key, said(it), {
-  title: `Rate ${it.key}`, lines: [`${said(it)}. ${left(it)}, ${number(it.waiting)} waited for.`, "The new rate applies at once; permits that were granted stay valid for 2 s."],
+const change = (it, context) => askChange({
+  title: `Rate ${it.key}`, lines: [`${left(it)}${it.waiting ? `; code waits for ${counted(it.waiting, "permit")}` : ""}. The new rate applies at once; permits that were granted stay valid for 2 s.`],
+  action: "Set", fields: fieldsFor(it), check: wrongRate, fieldOf, send: (typed) => put(it.key, typed), done: (typed) => `Rate ${it.key}: ${said(typed)}.`,
 }, context);
 
 const add = (items, context) => askChange({
   title: "New rate", action: "Create", lines: ["Code that names the key waits until it has a permit. All services together use no more permits than the rate allows."],
-  fields: [{ name: "key", label: "Key", placeholder: "openai" }, { ...fieldFor(EXAMPLE), hint: "the burst is at least 2 s of the rate, and one permit more" }],
-  check: ({ key, rate }) => ({ ...(key ? items.some((it) => it.key === key) && { key: `rate ${key} exists` } : { key: "a rate needs a key" }), ...wrongRate(rate, EXAMPLE) }),
-  fieldOf, send: ({ key, rate }) => put(key, rate), done: ({ key, rate }) => `Rate ${key}: ${rate}.`,
+  fields: [{ name: "key", label: "Key", placeholder: "openai", hint: "the name that the code uses" }, ...fieldsFor({})],
+  check: ({ key, ...typed }) => ({ ...(key ? items.some((it) => it.key === key) && { key: `rate ${key} exists: change it in the list` } : { key: "a rate needs a key" }), ...wrongRate(typed) }),
+  fieldOf, send: ({ key, ...typed }) => put(key, typed), done: ({ key, ...typed }) => `Rate ${key}: ${said(typed)}.`,
 }, context);
 
 async function remove(it, context) {
@@ -45,18 +45,19 @@ async function remove(it, context) {
   await context.attempt(() => call("DELETE", path(it.key)), `Rate ${it.key} deleted.`);
 }
 
-const actions = (it, context) => !may("rates:write") ? "" : h("span", { class: "row" },
-  smallButton("Change", `Change ${it.key}`, () => change(it, context)), smallButton("Delete", `Delete ${it.key}`, () => remove(it, context), true));
+const actions = (it, context) => (may("rates:write") ? rowActions(`rate ${it.key}`, [
+  { text: "Change", label: `Change ${it.key}`, run: () => change(it, context) }, { text: "Delete", label: `Delete ${it.key}`, run: () => remove(it, context), isDanger: true }]) : "");
 
 const draw = ({ items, total }, _, context) => [
   h("header", { class: "head" }, h("h1", {}, "Rates"), h("p", { class: "total" }, number(total)),
     may("rates:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => add(items, context) }, "New rate")) : null),
-  items.length === 0 ? empty("No rates", "A rate says how many permits of a key all services together may use, for example how many requests a minute to one host.") : table("Rates", [
+  explained("A rate says how many permits of a key all services together may use in a time, for example requests to one host. Code waits until it has a permit."),
+  items.length === 0 ? empty("No rates", "Code names the key of a rate when it acquires a permit.") : table("Rates", [
     { title: "Key", class: "name", cell: (it) => it.key },
     { title: "Rate", cell: said },
-    { title: "Available", class: "progress", cell: (it) => bar(it.available, it.at_once, left(it)) },
-    { title: "Permits", class: "n", cell: (it) => `${number(it.available)} of ${number(it.at_once)}` },
-    { title: "Waited for", class: "n", cell: (it) => number(it.waiting) },
+    { title: "Available", isExtra: true, class: "progress", cell: (it) => bar(it.available, it.at_once, left(it), false) },
+    { title: "Permits", isExtra: true, class: "n", cell: (it) => `${number(it.available)} of ${number(it.at_once)}` },
+    { title: "Waiting for a permit", isExtra: true, class: "n", cell: (it) => number(it.waiting) },
     { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, context) },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)} of ${counted(total, "rate")} are shown.`) : null,

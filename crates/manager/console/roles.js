@@ -4,7 +4,7 @@ import { askChange } from "./ask-sent.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
-import { number, smallButton } from "./show.js";
+import { explained, number, smallButton } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
 
 const SAMPLE = { grants: [{ verbs: ["observers:read", "observers:operate"], pools: ["default"] }] };
@@ -29,7 +29,7 @@ const edit = (it, names, context) => askChange({ title: it ? `Role ${it.name}` :
   send: ({ name = it?.name, grants }) => call("PUT", `/v1/roles/${encodeURIComponent(name)}`, fromYaml(grants)), done: ({ name = it?.name }) => `Role ${name} saved.` }, context);
 
 async function remove(it, context) {
-  if (await confirm({ title: `Delete role ${it.name}?`, lines: ["Tokens with this role then permit nothing."], action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/roles/${encodeURIComponent(it.name)}`), `Role ${it.name} deleted.`);
+  if (await confirm({ title: `Delete role ${it.name}?`, lines: ["Tokens that have this role stay valid, but permit nothing."], action: `Delete ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/roles/${encodeURIComponent(it.name)}`), `Role ${it.name} deleted.`);
 }
 
 const where = (grant) => ["namespaces", "pools", "kinds"].filter((name) => grant[name]).map((name) => `${name}: ${grant[name].join(", ")}`).join(" · ") || "everywhere";
@@ -46,6 +46,7 @@ const panel = (it, context) => h("section", { class: "panel", key: it.name },
 
 const draw = ({ items }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Roles"), h("p", { class: "total" }, number(items.length)), may("roles:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => edit(null, items.map((it) => it.name), context) }, "New role")) : null),
+  explained("A role lists what the holder of a token with this role may do, in which namespaces, pools and kinds."),
   ...items.map((it) => panel(it, context)),
 ];
 

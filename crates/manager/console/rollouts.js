@@ -4,7 +4,7 @@ import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { startRollout } from "./start.js";
-import { bar, counted, empty, fact, number, observerLink, pager, state, table, time } from "./show.js";
+import { bar, counted, empty, explained, fact, number, observerLink, pager, spaced, state, table, time } from "./show.js";
 import { toYaml } from "./yaml.js";
 
 const LISTED = 50, PAGE = 100;
@@ -19,12 +19,12 @@ const over = (it) => ["Completed", "Reverted", "Cancelled"].includes(it.state);
 /** The members that need no more work, in the direction in which the rollout goes. */
 const ready = ({ counts, state }) => counts.skipped + (state === "Reverting" || state === "Reverted" ? counts.reverted : counts.done);
 const told = (it) => MEMBER_STATES.filter((name) => it.counts[name] > 0).map((name) => `${number(it.counts[name])} ${name}`).join(", ");
-const progress = (it) => bar(ready(it), it.members, `${number(ready(it))} of ${counted(it.members, "observer")} ready`);
+const progress = (it) => bar(ready(it), it.members, `${number(ready(it))} of ${counted(it.members, "observer")} ready`, false);
 
 async function ask(verb, it, context) {
   const questions = {
-    revert: [`This restores the former definitions of the observers that ${it.name} has changed; observers that were edited since stay as they are.`],
-    cancel: [`${it.name} changes no further observer. The observers that it has changed stay changed.`],
+    revert: [`This gives the observers that ${it.name} has changed their former definitions again. Observers that someone has edited since then stay as they are.`],
+    cancel: [`${it.name} changes no more observers. Those that it has changed stay changed.`],
   };
   const titles = { revert: "Revert", cancel: "Cancel rollout" };
   const lines = questions[verb];
@@ -43,14 +43,15 @@ function buttons(it, context) {
 
 const drawAll = ({ items, total }) => [
   h("header", { class: "head" }, h("h1", {}, "Rollouts"), h("p", { class: "total" }, number(total)), may("rollouts:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: startRollout }, "New rollout")) : null),
-  items.length === 0 ? empty("No rollouts", ["A rollout changes many observers a few at a time. Start one here, or on a terminal with: ", h("code", {}, "everwatch rollout start")]) : table("Rollouts", [
+  explained("A rollout makes the same change to many observers, a few at a time. It goes on while the changed observers run well; if one fails, it pauses or takes the change back."),
+  items.length === 0 ? empty("No rollouts", ["Start one here, or on a terminal with: ", h("code", {}, "everwatch rollout start")]) : table("Rollouts", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },
     { title: "Progress", class: "progress", cell: progress },
-    { title: "Observers", class: "n", cell: (it) => number(it.members) },
-    { title: "Failed", class: "n", cell: (it) => number(it.counts.failed) },
-    { title: "Started", class: "n when", cell: (it) => time(it.created_at) },
-    { title: "Reason", class: "text", cell: (it) => it.reason },
+    { title: "Observers", isExtra: true, class: "n", cell: (it) => number(it.members) },
+    { title: "Failed", isExtra: true, class: "n", cell: (it) => number(it.counts.failed) },
+    { title: "Started", isExtra: true, class: "n when", cell: (it) => time(it.created_at) },
+    { title: "Reason", class: "text", isSecond: true, cell: (it) => it.reason },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The newest ${number(items.length)} of ${counted(total, "rollout")} are shown.`) : null,
 ];
@@ -70,9 +71,9 @@ function membersPanel({ it, members }, route, context) {
       { title: "Observer", class: "name", cell: observerLink },
       { title: "State", cell: (row) => state(row.state) },
       { title: "Version", class: "n", cell: (row) => row.changed_to === null ? String(row.version) : `${row.version} → ${row.changed_to}` },
-      { title: "Changed", class: "n when", cell: (row) => time(row.changed_at) },
-      { title: "Runs since", class: "n when", cell: (row) => time(row.runs_since) },
-      { title: "Reason", class: "text", cell: (row) => row.reason },
+      { title: "Changed", isExtra: true, class: "n when", cell: (row) => time(row.changed_at) },
+      { title: "Runs since", isExtra: true, class: "n when", cell: (row) => time(row.runs_since) },
+      { title: "Reason", class: "text", isSecond: true, cell: (row) => row.reason },
     ], members.items),
     params.get("cursor") || members.next_cursor ? pager(["First", "Next"], members.next_cursor, route, context) : null);
 }
@@ -83,11 +84,11 @@ function drawOne(data, route, context) {
     h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/rollouts" }, "Rollouts")), h("h1", {}, it.name), state(it.state)),
     it.reason ? h("p", { class: "why", key: "why" }, it.reason) : null,
     h("section", { class: "panel across", key: "progress" },
-      h("p", { class: "load" }, h("strong", {}, number(ready(it))), ` of ${counted(it.members, "observer")}`, it.counts.failed ? h("span", { class: "fine bad" }, `${number(it.counts.failed)} failed`) : null),
+      h("p", { class: "load" }, h("strong", {}, number(ready(it))), ` of ${counted(it.members, "observer")} ready`, it.counts.failed ? h("span", { class: "fine bad" }, `${number(it.counts.failed)} failed`) : null),
       progress(it), buttons(it, context)),
     h("div", { class: "panels", key: "facts" },
       h("section", { class: "panel" }, h("h2", {}, "Rules"), h("dl", { class: "facts" },
-        fact("Maximum in progress", number(it.max_parallel)), fact("Healthy after", it.healthy_for), fact("Timeout", it.timeout), fact("On failure", it.on_failure),
+        fact("Maximum in progress", number(it.max_parallel)), fact("Healthy after", spaced(it.healthy_for)), fact("Timeout", spaced(it.timeout)), fact("On failure", it.on_failure),
         fact("Started", time(it.created_at)), fact("By", it.by ?? "unknown"), over(it) ? fact("Ended", time(it.ended_at)) : null)),
       h("section", { class: "panel" }, h("h2", {}, "Patch"), h("pre", { tabindex: "0" }, toYaml(it.patch)),
         h("dl", { class: "facts" }, Object.entries(it.selector).map(([name, value]) => fact(SELECTED[name] ?? name, typeof value === "string" ? value : JSON.stringify(value)))))),

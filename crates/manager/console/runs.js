@@ -3,7 +3,7 @@ import { clock, exact } from "./clock.js";
 import { h, s } from "./dom.js";
 import { gap, gapText, isBound } from "./gap.js";
 import { room } from "./lanes.js";
-import { SPANS, scale, ticks } from "./lanes-scale.js";
+import { SPANS, scale, startOf, ticks } from "./lanes-scale.js";
 import { may } from "./session.js";
 import { counted, duration, number, observerPath, time } from "./show.js";
 
@@ -20,8 +20,10 @@ const runsNow = (run, at, it) => at === 0 && !run.ended && it.status === "Proces
 const ending = (run, at, it) => (run.ended ? ENDED[run.ended] ?? run.ended : runsNow(run, at, it) ? (it.health === "restarting" ? "restarting" : "runs now") : "end not reported");
 
 function strip(runs, it, span, width) {
-  const until = Date.now(), picture = { since: new Date(until - SPANS[span][1]).toISOString(), until: new Date(until).toISOString() };
-  const shown = runs.filter((run) => end(run) >= until - SPANS[span][1]);
+  // Before it was created, there is nothing to show.
+  const until = Date.now(), since = Math.max(until - SPANS[span][1], startOf(Date.parse(it.created_at), until));
+  const picture = { since: new Date(since).toISOString(), until: new Date(until).toISOString() };
+  const shown = runs.filter((run) => end(run) >= since);
   const lanes = [...new Set(shown.map(serviceOf))].slice(0, LANES).reverse();
   const left = width < 620 ? 88 : 124, at = scale(picture, width, left, 14), y = (row) => TOP + row * (ROW + BETWEEN);
   const bottom = y(Math.max(lanes.length, 1)) - BETWEEN / 2;
@@ -42,7 +44,7 @@ function strip(runs, it, span, width) {
     const x0 = at.x(end(before)), x1 = at.x(start(run));
     return s("path", { class: before.ended === "lost" ? "arc lost" : "arc", d: `M${x0.toFixed(1)} ${y(from) + ROW / 2}C${(x0 + 10).toFixed(1)} ${y(from) + ROW / 2},${(x1 - 8).toFixed(1)} ${y(to) + ROW / 2},${x1.toFixed(1)} ${y(to) + ROW / 2}` });
   });
-  return s("svg", { class: "chart strip", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "img", "aria-label": `Runs in the last ${SPANS[span][0]}: ${shown.map((run, index) => `${serviceOf(run)} ${ending(run, index, it)}`).join("; ") || "none"}` },
+  return s("svg", { class: "chart strip", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "img", "aria-label": `Runs ${since > until - SPANS[span][1] ? "since it was created" : `in the last ${SPANS[span][0]}`}: ${shown.map((run, index) => `${serviceOf(run)} ${ending(run, index, it)}`).join("; ") || "none"}` },
     // Stripes: the code runs only for a part of this time.
     s("defs", {}, s("pattern", { id: "restarts", width: 12, height: 8, patternUnits: "userSpaceOnUse" }, s("rect", { class: "ground", width: 12, height: 8 }), s("rect", { width: 4, height: 8, fill: "var(--restart)", opacity: 0.3 }))),
     ticks(at, width / 130).map(({ at: moment, ago }) => s("g", { key: ago }, s("line", { class: "grid", x1: at.x(moment).toFixed(1), x2: at.x(moment).toFixed(1), y1: TOP - 4, y2: bottom }), s("text", { x: at.x(moment).toFixed(1), y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle" }, ago))),
@@ -67,7 +69,7 @@ export function stripPanel(runs, it, params, context) {
 export function runList(runs, it) {
   const line = (run, at) => {
     const lasted = run.ended_at ? duration(Math.max(Date.parse(run.ended_at) - start(run), 0)) : null;
-    return h("li", { key: String(run.epoch), "data-now": runsNow(run, at, it) ? "yes" : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
+    return h("li", { key: String(run.epoch), "data-now": runsNow(run, at, it) ? (it.health === "restarting" ? "restarting" : "yes") : undefined, "data-lost": run.ended === "lost" ? "yes" : undefined },
       h("p", {}, h("strong", {}, serviceOf(run)), " ", h("span", { class: "how" }, ending(run, at, it))),
       h("p", { class: "fine", title: exact(run.started_at) }, "started ", time(run.started_at), lasted ? `, ran for ${lasted}` : "", run.attempts > 1 ? `, ${number(run.attempts)} attempts` : "",
         run.gap_ms !== null ? [", after a gap of ", gap(run.gap_ms, isBound(run))] : "", ` · epoch ${run.generation}.${run.acquisitions}`, may("logs:read") ? [" · ", h("a", { href: `#/${observerPath(it)}?run=${run.epoch_string}`, "aria-label": `Log of run ${run.epoch_string}` }, "Log")] : ""));

@@ -9,7 +9,7 @@ const VIEWS_MAX = 30;
 const NAME_MAX = 40;
 const SEARCH_MAX = 2000;
 /** The parameters of the address that the request for the list takes. */
-export const FILTERS = ["health", "status", "reason_code", "q", "kind", "pool", "service", "label", "sort"];
+export const FILTERS = ["health", "status", "reason_code", "q", "kind", "namespace", "pool", "service", "label", "sort"];
 /** The parameters that a view consists of. */
 const PARTS = [...FILTERS, "columns"];
 

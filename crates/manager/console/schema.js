@@ -29,12 +29,12 @@ export function fields(schema) {
 
 const HINTS = { list: "one per line", map: "KEY=VALUE, one per line", json: "JSON" };
 
-/** `held` keeps what is typed, by field name; `wrong` is what to say below it; `changed()` runs after an input. */
-export function control(field, held, wrong, changed = () => {}) {
+/** `held` keeps what is typed, by field name; `wrong` is what to say below it; `changed()` runs after an input, `left()` when the user leaves the field. */
+export function control(field, held, wrong, changed = () => {}, left = () => {}) {
   const id = `spec-${field.name}`;
   const keep = (event) => { held[field.name] = field.shape === "boolean" ? event.target.checked : event.target.value; changed(); };
   const plain = typeof field.fallback === "string" || typeof field.fallback === "number" ? String(field.fallback) : "";
-  const common = { id, name: id, value: held[field.name] ?? "", oninput: keep, "aria-invalid": wrong ? "true" : undefined, "aria-describedby": `${id}-hint`, autocomplete: "off", spellcheck: "false", required: field.required && field.shape !== "boolean" };
+  const common = { id, name: id, value: held[field.name] ?? "", oninput: keep, onblur: left, "aria-invalid": wrong ? "true" : undefined, "aria-describedby": `${id}-hint`, autocomplete: "off", spellcheck: "false", required: field.required && field.shape !== "boolean" };
   const input = {
     text: () => h("input", { ...common, placeholder: plain }),
     number: () => h("input", { ...common, type: "number", step: field.integer ? "1" : "any", min: field.least, max: field.most, placeholder: plain }),

@@ -2,8 +2,9 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { capacities, incidentList } from "./incidents.js";
+import { isHandover } from "./incident-text.js";
 import { columns, lanesPanel } from "./lanes.js";
-import { spanOf } from "./lanes-scale.js";
+import { readTimeline } from "./lanes-load.js";
 import { someIncidents } from "./nav.js";
 import { spans } from "./range.js";
 import { endedTable, orders, progress, stalls, vitals } from "./services.js";
@@ -19,14 +20,14 @@ async function load({ parts: [, name], params }) {
   const it = all.find((one) => !one.is_deleted) ?? all[0] ?? null;
   const none = { items: [], total: 0 };
   const [picture, held, events] = await Promise.all([
-    readable("events:read", () => get("/v1/timeline", { ...spanOf(params), columns: columns(), service: it?.name ?? name }), null),
+    readable("events:read", () => readTimeline(params, () => all, { columns: columns(), service: it?.name ?? name }), null),
     it ? readable("observers:read", () => get("/v1/observers", { service: it.id, limit: SHOWN }), none) : none,
     it ? readable("events:read", () => get("/v1/events", { service: it.id, limit: EVENTS }), none) : none]);
   return { name, it, former: all.filter((one) => one.is_deleted && one !== it), picture, held, events };
 }
 
 const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"),
-  h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${number(it.free)} free${it.capacity_set ? ", set by an operator" : ""}${it.weight_max > 1 ? `, greatest weight ${number(it.weight_max)}` : ""}`)),
+  h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${number(it.free)} free${it.capacity_set ? ", set by an operator" : ""}${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
   bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
   it.drain ? progress(it.drain) : null, it.stalled.length ? stalls(it) : null, it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, timed(it.unconfirmed)) : null,
   h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/pools/${encodeURIComponent(it.pool)}` }, it.pool)), vitals(it),
@@ -34,11 +35,11 @@ const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2"
 
 const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h("header", {}, h("h2", {}, "Observers"), h("span", { class: "fine" }, number(held.total)), h("a", { class: "quiet end", href: `#/observers?service=${it.id}` }, "As a list")),
   held.items.length === 0 ? h("p", { class: "fine" }, "It holds no observer.") : table("Observers of this service", [
-    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", cell: (row) => row.kind }, { title: "Last started", class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", cell: (row) => timed(row.reason) },
+    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", isExtra: true, cell: (row) => row.kind }, { title: "Last started", isExtra: true, class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", isSecond: true, cell: (row) => timed(row.reason) },
   ], held.items));
 
 const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "No events are stored.") : table("Recent events", [
-  { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", cell: (event) => what(event.type) }, { title: "Observer", class: "name", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", cell: (event) => dated(event.text) },
+  { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", isHead: true, cell: (event) => what(event.type) }, { title: "Observer", class: "name", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", isSecond: true, cell: (event) => dated(event.text) },
 ], events.items));
 
 function draw({ name, it, former, picture, held, events }, { params }, context) {
@@ -48,7 +49,7 @@ function draw({ name, it, former, picture, held, events }, { params }, context) 
   return [
     h("header", { class: "head" }, crumb, h("h1", {}, it.name), h("span", { class: "status pill", "data-state": it.state }, it.state), it.is_deleted ? null : h("div", { class: "row end" }, orders(it, context))),
     lanes, factsPanel(it),
-    picture?.incidents.length ? h("section", { class: "panel", key: "incidents" }, h("h2", {}, "Incidents"), incidentList(picture.incidents.toReversed().slice(0, 10))) : null,
+    picture?.incidents.length ? h("section", { class: "panel", key: "incidents" }, h("h2", {}, picture.incidents.every(isHandover) ? "Handovers" : picture.incidents.some(isHandover) ? "Incidents and handovers" : "Incidents"), incidentList(picture.incidents.toReversed().slice(0, 10))) : null,
     heldPanel(it, held), eventsPanel(events),
     former.length ? h("section", { class: "panel", key: "former" }, h("h2", {}, "Former incarnations"), endedTable(former.slice(0, 20))) : null,
   ];

@@ -31,15 +31,15 @@ const drain = (it, context) => askChange({
 
 const resize = (it, context) => askChange({
   title: `Capacity of ${it.name}`, action: "Set",
-  lines: [`It has ${counted(it.capacity, "slot")} of which ${number(it.held)} are in use. If you reduce the capacity, it hands over the surplus.`],
-  fields: [{ name: "capacity", label: "Slots", placeholder: String(it.capacity), hint: "if empty, the capacity in its configuration" }], check: optional("capacity", 0),
+  lines: [`It has ${counted(it.capacity, "slot")}, of which ${number(it.held)} are in use. If you reduce its capacity, it hands over the observers for which it has no slot any more.`],
+  fields: [{ name: "capacity", label: "Slots", placeholder: String(it.capacity), hint: "if empty, the number in its configuration" }], check: optional("capacity", 0),
   send: ({ capacity }) => call("PATCH", path(it), { capacity: capacity ? Number(capacity) : null }), done: () => `Capacity change of ${it.name} requested.`,
 }, context);
 
 async function rebalance(context) {
   const plan = await context.attempt(() => call("POST", "/v1/rebalance:plan", {}));
   if (!plan) return;
-  if (plan.pools.length === 0) return toast("All services are evenly used.", "good");
+  if (plan.pools.length === 0) return toast("The observers are spread evenly: there is nothing to move.", "good");
   const changes = plan.pools.flatMap((pool) => pool.services.filter((it) => it.target !== it.held).map((it) => `${it.name}: ${number(it.held)} to ${number(it.target)}`));
   const moves = plan.pools.reduce((sum, pool) => sum + pool.moves, 0);
   const lines = changes.length > 8 ? [...changes.slice(0, 8), `and ${number(changes.length - 8)} more`] : changes;
@@ -61,7 +61,7 @@ export function orders(it, context) {
 export function progress({ of, moved, waits }) {
   return h("div", { class: "drain", key: "drain" },
     h("p", { class: "fine" }, `Draining: ${number(moved)} of ${number(of)} moved`),
-    bar(moved, of, `${number(moved)} of ${number(of)} moved`),
+    bar(moved, of, `${number(moved)} of ${number(of)} moved`, false),
     waits ? h("p", { class: "fine warn" }, `Waiting: ${waits}`) : null);
 }
 
@@ -83,7 +83,7 @@ export const vitals = (it) => [
 function card(it, context) {
   return h("li", { class: "card", key: it.id, "data-state": it.state },
     h("header", {}, h("h2", {}, link(it)), state(it.state)),
-    h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free${it.weight_max > 1 ? `, greatest weight ${number(it.weight_max)}` : ""}`)),
+    h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
     bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
     it.drain ? progress(it.drain) : null,
     it.stalled.length ? stalls(it) : null,
@@ -112,13 +112,13 @@ function rows(living, params, context) {
   return table("Services", [
     { title: head("Service", "name"), class: "name", cell: link },
     { title: head("State", "state"), cell: (it) => state(it.state) },
-    { title: head("Pool", "pool"), cell: (it) => it.pool },
-    { title: head("Used", "used"), class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
+    { title: head("Pool", "pool"), isExtra: true, cell: (it) => it.pool },
+    { title: head("Used", "used"), isExtra: true, class: "progress", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
     { title: "Held", class: "n", cell: (it) => `${number(it.held)} of ${number(it.capacity)}` },
-    { title: head("Last heartbeat", "heartbeat"), class: "when", cell: (it) => time(it.last_heartbeat_at) },
-    { title: "Memory", class: "n", cell: memory },
-    { title: head("Version", "version"), cell: (it) => it.version },
-    { title: "Host", class: "text", cell: (it) => it.host },
+    { title: head("Last heartbeat", "heartbeat"), isExtra: true, class: "when", cell: (it) => time(it.last_heartbeat_at) },
+    { title: "Memory", isExtra: true, class: "n", cell: memory },
+    { title: head("Version", "version"), isExtra: true, cell: (it) => it.version },
+    { title: "Host", isExtra: true, class: "text", cell: (it) => it.host },
   ], living.slice(0, ROWS));
 }
 
@@ -128,7 +128,7 @@ function draw({ living, over, total }, { params }, context) {
   return [
     h("header", { class: "head" }, h("h1", {}, "Services"), h("p", { class: "total" }, number(living.length)),
       living.length > 1 && may("services:operate") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button", onclick: () => rebalance(context) }, "Rebalance")) : null),
-    living.length === 0 ? empty("No services", ["Observers wait for a service. Start one with: ", h("code", {}, "everwatch run service")]) : asCards ? h("ul", { class: "cards" }, sorted.map((it) => card(it, context))) : rows(sorted, params, context),
+    living.length === 0 ? empty("No services", ["Observers wait until a service runs them. Start one with: ", h("code", {}, "everwatch run service")]) : asCards ? h("ul", { class: "cards" }, sorted.map((it) => card(it, context))) : rows(sorted, params, context),
     sorted.length > ROWS ? h("p", { class: "fine" }, `${number(ROWS)} of ${counted(sorted.length, "service")} shown.`) : null,
     late.length ? h("section", { class: "panel across" }, h("h2", {}, "Recently ended"), endedTable(late)) : null,
     total > living.length + over.length ? h("p", { class: "fine" }, `The first ${number(living.length + over.length)} of ${counted(total, "service")} shown.`) : null,
@@ -139,9 +139,9 @@ export const endedTable = (items) => table("Recently ended", [
   { title: "Name", cell: link },
   { title: "State", cell: (it) => state(it.state) },
   { title: "Ended", class: "when", cell: (it) => time(it.modified_at) },
-  { title: "Last heartbeat", class: "when", cell: (it) => time(it.last_heartbeat_at) },
-  { title: "Host", cell: (it) => it.host },
-  { title: "Incarnation", cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
+  { title: "Last heartbeat", isExtra: true, class: "when", cell: (it) => time(it.last_heartbeat_at) },
+  { title: "Host", isExtra: true, cell: (it) => it.host },
+  { title: "Incarnation", isExtra: true, cell: (it) => h("code", { title: it.id }, it.id.slice(0, 8)) },
 ], items);
 
 export const services = { name: "services", title: "Services", load, draw, counts: ({ living }) => [COUNTS.services(living.length)] };

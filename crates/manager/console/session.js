@@ -11,6 +11,7 @@ export async function identify() {
 
 /** Whether the session may do this. Until the permissions are known, the console hides nothing: the manager refuses what is not permitted. */
 export const may = (verb) => verb === undefined || who === null || who.verbs.includes(verb);
+export const whoName = () => who?.name ?? null;
 export const isGuarded = () => who?.authentication === true;
 
 /** The answer, or `otherwise` if the session may not read it or the manager does not know the route. */

@@ -1,7 +1,7 @@
 // How numbers, times and states are written, the same in every view.
 import { exact } from "./clock.js";
 import { h } from "./dom.js";
-import { term } from "./terms.js";
+import { meaningOf, term } from "./terms.js";
 
 /** The healthy one first; an observer that is not to run has none. Scheduled observers are waiting for the API; the console shows them as scheduled. */
 export const HEALTHS = ["running", "restarting", "waiting", "moving", "stopping"];
@@ -28,6 +28,10 @@ export function duration(ms) {
   if (seconds < 129600) return `${Math.round(seconds / 3600)} h`;
   return `${Math.round(seconds / 86400)} d`;
 }
+
+const UNITS = { m: "min" };
+/** A duration of a definition, such as 1h30m, as the console writes durations: 1 h 30 min. */
+export const spaced = (text) => text.replace(/(\d)\s*([a-z]+)\s*/g, (_, digit, unit) => `${digit} ${UNITS[unit] ?? unit} `).trim();
 
 export function bytes(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -87,13 +91,14 @@ export const standing = (it) => (it.status === "Scheduled" ? it.status : it.heal
 const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare" }, `· ${counted(it.restarts, "restart")}`) : null];
 export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: it.reason || undefined },
   standingText(it));
-export const state = (name) => h("span", { class: "status", "data-state": name }, word(name));
+export const state = (name) => h("span", { class: "status", "data-state": name, title: meaningOf(name) }, word(name));
 /** The health of an observer as a pill, for the head of its page. */
 export const pill = (it) => h("span", { class: "status pill", "data-status": standing(it) }, standingText(it));
 
-export function bar(part, whole, label) {
+/** `isLoad`: whether it is a warning that the bar is nearly full. */
+export function bar(part, whole, label, isLoad = true) {
   const share = whole > 0 ? Math.min(1, part / whole) : 0;
-  return h("span", { class: share >= 0.9 ? "bar full" : "bar", role: "img", "aria-label": label },
+  return h("span", { class: isLoad && share >= 0.9 ? "bar full" : "bar", role: "img", "aria-label": label },
     h("span", { style: { width: `${(share * 100).toFixed(1)}%` } }));
 }
 
@@ -120,7 +125,12 @@ export function pager(words, next, { params }, context, note = "") {
 const isElsewhere = (it) => it.namespace && it.namespace !== "default";
 /** The address of the page of an observer: by its name, or by its id if it is deleted or might be. */
 export const observerPath = (it) => `observers/${it.status === undefined || it.status === "Deleted" ? it.id : `${isElsewhere(it) ? `${encodeURIComponent(it.namespace)}/` : ""}${encodeURIComponent(it.name)}`}`;
-export const observerLink = (it) => h("a", { href: `#/${observerPath(it)}` }, isElsewhere(it) ? `${it.namespace}/${it.name}` : it.name);
+/** With its namespace, unless that is the usual one. */
+export const observerName = (it) => (isElsewhere(it) ? `${it.namespace}/${it.name}` : it.name);
+export const observerLink = (it) => h("a", { href: `#/${observerPath(it)}` }, observerName(it));
+
+/** What the things of a page are, for those who do not know. */
+export const explained = (text) => h("p", { class: "explained", key: "explained" }, text);
 
 export function empty(title, text, ...actions) {
   return h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text), actions.length ? h("p", { class: "row" }, ...actions) : null);
@@ -134,7 +144,7 @@ export const EVENT_TYPES = [
   "rate_deleted", "batch_created", "batch_incomplete", "batch_completed", "batch_retried", "batch_cancelling", "batch_cancelled", "batch_deleted",
   "rollout_started", "rollout_paused", "rollout_resumed", "rollout_reverting", "rollout_finished", "rollout_reverted", "rollout_cancelled",
   "republish_capped", "move_requested", "service_cordoned", "service_uncordoned", "service_draining", "service_drained", "service_resized",
-  "rebalanced", "suspected", "quarantine_capped", "unreadable",
+  "rebalanced", "quarantine_capped", "unreadable",
 ];
 /** An event in the words of the API and the CLI. */
 export const eventWord = (type) => (type === "crash_looping" ? "crash-looping" : type.replaceAll("_", " "));
@@ -143,8 +153,17 @@ const GOOD = new Set(["started", "completed", "service_registered", "rollout_fin
 
 export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) ? "bad" : GOOD.has(it) ? "good" : "plain" }, eventWord(it));
 
-/** A table whose columns are `{ title, cell(item), class }`; it scrolls in itself when it is too wide. */
-export function table(caption, columns, items, rowOf = () => ({})) {
+/** Narrow screens show the column that explains a row (`isSecond`) below its name or its head, and not as a column. */
+function secondLines(columns) {
+  const why = columns.find((it) => it.isSecond);
+  if (!why) return columns;
+  const head = columns.find((it) => it.isHead) ?? columns.find((it) => it.class === "name"), both = (it) => ({ ...it, cell: (item) => [it.cell(item), h("span", { class: "under" }, why.cell(item))] });
+  return columns.map((it) => (it === why ? { ...it, class: `${it.class} spare` } : it === head ? both(it) : it));
+}
+
+/** A table whose columns are `{ title, cell(item), class, isHead, isSecond, isExtra }`, of which a phone omits the extra ones; it scrolls in itself when it is too wide. */
+export function table(caption, given, items, rowOf = () => ({})) {
+  const columns = secondLines(given).map((it) => (it.isExtra ? { ...it, class: [it.class, "roomy"].filter(Boolean).join(" ") } : it));
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { class: "unseen" }, caption),

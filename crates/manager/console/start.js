@@ -2,7 +2,7 @@
 import { call, get } from "./api.js";
 import { askSent } from "./ask-sent.js";
 import { asDuration, asName, asWhole } from "./create-check.js";
-import { readable } from "./session.js";
+import { ownNamespace, readable } from "./session.js";
 import { counted, number } from "./show.js";
 import { fromYaml } from "./yaml.js";
 
@@ -131,16 +131,16 @@ async function counting({ observers }) {
 
 /** Asks for a batch, creates it and opens its page. */
 export async function createBatch() {
-  const { namespaces } = await choices(), post = once("/v1/batches");
+  const { namespaces } = await choices(), post = once("/v1/batches"), own = ownNamespace() ?? "default";
   const made = await askSent({
     title: "New batch", action: "Create batch", check: wrongBatch, fieldOf: batchField, look: counting, lookAfter: "observers",
     lines: ["The observers of a batch are created together, and the batch completes when each has ended."],
     send: (typed) => post({
-      ...given({ name: typed.name, namespace: typed.namespace }), ...(typed.max_running && { max_running: Number(typed.max_running) }), ...(typed.defaults && { defaults: mapOf(typed.defaults) }), observers: membersOf(typed.observers),
+      ...given({ name: typed.name, namespace: typed.namespace === own ? "" : typed.namespace }), ...(typed.max_running && { max_running: Number(typed.max_running) }), ...(typed.defaults && { defaults: mapOf(typed.defaults) }), observers: membersOf(typed.observers),
     }),
     fields: [
       { name: "name", half: true, label: "Name", placeholder: "generated" },
-      ...(namespaces.length > 1 ? [{ name: "namespace", label: "Namespace", half: true, options: [["", "default"], ...namespaces.map((it) => [it, it])] }] : []),
+      ...(namespaces.length > 1 ? [{ name: "namespace", label: "Namespace", half: true, value: own, options: namespaces.map((it) => [it, it]) }] : []),
       { name: "max_running", half: true, label: "Maximum running", placeholder: "no limit", hint: "observers of the batch that run at once" },
       { name: "defaults", label: "Defaults", rows: 6, placeholder: "kind: exec\nspec:\n  argv: [/usr/bin/report]\nretry: {kind: intervals, delays: [10s]}", hint: "a definition in YAML or JSON" },
       { name: "observers", label: "Observers", rows: 6, placeholder: "- name: report-ada\n- name: report-bob\n  spec:\n    env: {USER_ID: \"2\"}", hint: "a list in YAML or JSON, at most 10,000; each is merged into the defaults" },

@@ -4,8 +4,9 @@ import { askChange } from "./ask-sent.js";
 import { confirm, tell } from "./ask.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
-import { isGuarded, may, readable } from "./session.js";
-import { empty, number, smallButton, state, table, time } from "./show.js";
+import { rowActions } from "./row-actions.js";
+import { isGuarded, may, readable, whoName } from "./session.js";
+import { empty, number, state, table, time } from "./show.js";
 
 const PAGE = 200;
 
@@ -21,33 +22,42 @@ const once = (made) => tell({ title: `Token ${made.name}`, lines: ["The console 
 export async function newToken(roles, context, namespace = "") {
   const names = roles.length ? roles : ["viewer", "operator", "admin"];
   const first = isGuarded() ? [] : ["As soon as a token exists, every request needs one. The first token must have the role admin; log in with it afterwards."];
+  const known = await readable("namespaces:read", () => get("/v1/namespaces"), { items: [] }), chosen = isGuarded() ? namespace : "";
+  const all = [...new Set([...known.items.map((it) => it.name), chosen])].filter(Boolean);
   const made = await askChange({ title: "New token", lines: first, action: "Create", check: ({ name }) => (name ? {} : { name: "a token needs the name of its owner" }),
     send: (typed) => call("POST", "/v1/tokens", Object.fromEntries(Object.entries(typed).filter(([, value]) => value))), fields: [
-    { name: "name", label: "Name of its owner", placeholder: "jane" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
-    { name: "namespace", label: "Namespace", value: isGuarded() ? namespace : "", hint: "if empty, the rights of the role hold in all namespaces" }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] }, context);
+    { name: "name", label: "Name", placeholder: "jane", hint: "of the user or the program that gets the token" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
+    { name: "namespace", label: "Namespace", value: chosen, options: [["", "all namespaces"], ...all.map((it) => [it, it])], hint: "where the rights of the role hold" }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] }, context);
   if (made) once(made);
 }
 
 async function rotate(it, context) {
-  const made = await askChange({ title: `Rotate token ${it.name}?`, lines: ["It gets a new secret. The current one stays valid for the overlap."], action: "Rotate", fields: [{ name: "overlap", label: "Overlap", placeholder: "1h" }],
+  const made = await askChange({ title: `Rotate token ${it.name}?`, lines: ["It gets a new secret, which is shown once."], action: "Rotate", fields: [{ name: "overlap", label: "Keep the current secret valid for", placeholder: "1h" }],
     send: ({ overlap }) => call("POST", `/v1/tokens/${encodeURIComponent(it.id)}/rotate`, overlap ? { overlap } : {}) }, context);
   if (made) once(made);
 }
 
-async function revoke(it, context) {
-  if (await confirm({ title: `Revoke token ${it.name}?`, lines: ["All managers refuse it within 5 s, and streams that were opened with it close."], action: `Revoke ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/tokens/${encodeURIComponent(it.id)}`), `Token ${it.name} revoked.`);
+/** Who loses access with the token. */
+function lossOf(it, items) {
+  const isFull = (one) => one.valid && one.role === "admin" && !one.namespace;
+  return [it.name === whoName() ? "You may be logged in with this token: then your session ends, too." : null,
+    isFull(it) && items.filter(isFull).length === 1 ? "No other token has the role admin in all namespaces: afterwards, only the bootstrap token or another way to log in can create tokens." : null].filter(Boolean);
 }
 
-const standing = (it) => state(it.valid ? "active" : it.revoked_at ? "revoked" : "expired");
-const actions = (it, context) => (it.valid && may("tokens:write") ? [smallButton("Rotate", `Rotate ${it.name}`, () => rotate(it, context)), smallButton("Revoke", `Revoke ${it.name}`, () => revoke(it, context), true)] : "");
+async function revoke(it, items, context) {
+  if (await confirm({ title: `Revoke token ${it.name}?`, lines: ["All managers refuse it within 5 s, and streams that were opened with it close.", ...lossOf(it, items)], action: `Revoke ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/tokens/${encodeURIComponent(it.id)}`), `Token ${it.name} revoked.`);
+}
+
+const standing = (it) => state(it.valid ? "valid" : it.revoked_at ? "revoked" : "expired");
+const actions = (it, items, context) => (it.valid && may("tokens:write") ? rowActions(`token ${it.name}`, [{ text: "Rotate", label: `Rotate ${it.name}`, run: () => rotate(it, context) }, { text: "Revoke", label: `Revoke ${it.name}`, run: () => revoke(it, items, context), isDanger: true }]) : "");
 
 const draw = ({ items, total, roles }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Tokens"), h("p", { class: "total" }, number(total)), may("tokens:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => newToken(roles, context) }, "New token")) : null),
   isGuarded() ? null : h("p", { class: "notice", key: "open" }, h("strong", {}, "Requests need no token. "), "Everyone who can reach this manager may do everything. To require tokens, create one with the role admin."),
   items.length === 0 ? empty("No tokens", "A token identifies a user or a program, has a role, and expires.") : table("Tokens", [
-    { title: "Name", class: "name", cell: (it) => it.name }, { title: "Role", cell: (it) => it.role }, { title: "Namespace", cell: (it) => it.namespace ?? "all" }, { title: "State", cell: standing },
-    { title: "Created", class: "when", cell: (it) => time(it.created_at) }, { title: "By", cell: (it) => it.created_by }, { title: "Expires", class: "when", cell: (it) => time(it.expires_at) },
-    { title: "Former secret until", class: "when", cell: (it) => (it.previous_until ? time(it.previous_until) : "") }, { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, context) },
+    { title: "Name", class: "name", cell: (it) => it.name }, { title: "Role", cell: (it) => it.role }, { title: "Namespace", isExtra: true, cell: (it) => it.namespace ?? "all" }, { title: "State", cell: standing },
+    { title: "Created", isExtra: true, class: "when", cell: (it) => time(it.created_at) }, { title: "By", isExtra: true, cell: (it) => it.created_by }, { title: "Expires", isExtra: true, class: "when", cell: (it) => time(it.expires_at) },
+    { title: "Former secret until", isExtra: true, class: "when", cell: (it) => (it.previous_until ? time(it.previous_until) : "") }, { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, items, context) },
   ], items),
 ];
 

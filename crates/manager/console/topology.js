@@ -8,6 +8,8 @@ const CELLS = 1000;
 const SLOTS = 1200;
 /** Up to this number of observers, each cell is a link. */
 const LINKS = 240;
+/** Up to this number of observers and free slots, each cell has its name. */
+const NAMED = 60;
 const FLIGHTS = 300;
 const FLIGHT_MS = 700;
 /** A box that ended stays so long, to be seen. */
@@ -23,12 +25,21 @@ async function load({ params }) {
 const said = (it) => `${it.name} · ${word(standing(it))}${it.reason ? ` · ${timedText(it.reason)}` : ""}`;
 /** The cell that the keyboard reaches first: one of all, the one that had the focus last. */
 let reached = null;
-addEventListener("hashchange", () => { if (!location.hash.startsWith("#/topology")) reached = null; });
+let pointed = "";
+addEventListener("hashchange", () => { if (!location.hash.startsWith("#/topology")) { reached = null; pointed = ""; } });
 
 function reach(id, cell) {
   reached = id;
   for (const one of document.querySelectorAll("main a.cell[tabindex='0']")) one.tabIndex = -1;
   cell.tabIndex = 0;
+  caption(cell.title);
+}
+
+/** Says which observer the pointer or the keyboard is on; a reader of the screen reads the cell itself. */
+function caption(text) {
+  pointed = text;
+  const line = document.getElementById("pointed");
+  if (line) line.textContent = text;
 }
 
 /** Arrow keys go from cell to cell, also into other boxes. */
@@ -44,24 +55,24 @@ function step(event) {
 }
 
 /** If there are few cells, each is a link; the keyboard reaches one of them, and arrow keys the others. */
-const cell = (it, isLink) => (isLink ? h("a", { class: "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/${observerPath(it)}`, tabindex: it.id === reached ? "0" : "-1", onfocus: (event) => reach(it.id, event.currentTarget), onkeydown: step }) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
+const cell = (it, isLink, withName) => (isLink ? h("a", { class: withName ? "cell named" : "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/${observerPath(it)}`, tabindex: it.id === reached ? "0" : "-1", onfocus: (event) => reach(it.id, event.currentTarget), onpointerenter: (event) => caption(event.currentTarget.title), onkeydown: step }, withName ? [h("span", { class: "mark", "data-status": standing(it) }), h("span", { class: "of" }, it.name)] : null) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
 
-function cells(label, items, areLinks, free = 0) {
+function cells(label, items, { areLinks, withNames }, free = 0) {
   const open = (event) => { const id = event.target.dataset.key; if (id) location.hash = `#/observers/${id}`; };
-  return h("div", { class: "cells", role: areLinks ? "group" : "img", "aria-label": `${label}: ${counted(items.length, "observer")} drawn`, onclick: areLinks ? null : open }, items.map((it) => cell(it, areLinks)), Array.from({ length: free }, () => h("span", { class: "slot" })));
+  return h("div", { class: "cells", role: areLinks ? "group" : "img", "aria-label": `${label}: ${counted(items.length, "observer")} drawn`, onclick: areLinks ? null : open }, items.map((it) => cell(it, areLinks, withNames)), Array.from({ length: free }, () => h("span", { class: "slot" })));
 }
 
 /** How the former process of a service ended, in the box of its present one. */
 const ended = (former) => (former ? h("span", { class: "fine bad" }, `${former.state} `, time(former.modified_at)) : null);
 
 /** What is held is counted from the observers where all are drawn: heartbeats of services say it seconds later. */
-function box(service, items, { all, withSlots, areLinks, former }) {
+function box(service, items, { all, withSlots, areLinks, withNames, former }) {
   const held = all ? items.length : service.held;
   return h("li", { class: "box", key: service.id, "data-state": service.state, "data-name": service.name },
     h("header", {}, h("h2", {}, h("a", { href: `#/services/${encodeURIComponent(service.name)}` }, service.name)), service.state === "active" ? null : state(service.state), ended(former),
       h("span", { class: "fine" }, service.is_deleted ? "" : `${number(held)} / ${number(service.capacity)}`)),
     bar(held, service.capacity, `${number(held)} of ${number(service.capacity)} slots used`),
-    cells(service.name, items, areLinks, withSlots && service.state === "active" ? Math.max(service.capacity - items.length, 0) : 0));
+    cells(service.name, items, { areLinks, withNames }, withSlots && service.state === "active" ? Math.max(service.capacity - items.length, 0) : 0));
 }
 
 /** How many observers the page draws, of how many: those that are not meant to run now, such as paused ones, have no cell. */
@@ -83,16 +94,17 @@ function draw({ items, total, every, services }) {
   const slots = services.reduce((sum, it) => sum + (it.is_deleted ? 0 : it.capacity), 0);
   const all = total <= items.length, withSlots = slots <= SLOTS && all;
   const drawn = withSlots ? Math.max(slots, items.length) : items.length;
-  const areLinks = items.length <= LINKS;
+  const areLinks = items.length <= LINKS, withNames = drawn <= NAMED;
   if (!items.some((it) => it.id === reached)) reached = items[0]?.id ?? null;
   const size = drawn <= 240 ? "few" : drawn <= 600 ? "some" : "many";
   return [
     h("header", { class: "head" }, h("h1", {}, "Topology"), h("p", { class: "total" }, countText({ items, total, every })),
       h("ul", { class: "key" }, HEALTHS.map((it) => h("li", {}, h("span", { class: "cell", "data-status": it }), word(it))))),
     services.length === 0 && total === 0 ? empty("Nothing to draw", "No service runs and no observer exists.") : null,
+    areLinks && !withNames ? h("p", { class: "fine", id: "pointed", key: "pointed", "aria-hidden": "true" }, pointed || "Point at a cell, or reach it with the arrow keys, to read what it is.") : null,
     h("ul", { class: "boxes", "data-size": size },
-      adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift, areLinks)) : null,
-      sorted.map((it) => box(it, of.get(it.id) ?? [], { all, withSlots, areLinks, former: formerOf(it) }))),
+      adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift, { areLinks, withNames })) : null,
+      sorted.map((it) => box(it, of.get(it.id) ?? [], { all, withSlots, areLinks, withNames, former: formerOf(it) }))),
   ];
 }
 

@@ -70,6 +70,7 @@ const FILES: &[File] = files! {
     "/console/kinds.js": "kinds.js", SCRIPT;
     "/console/lanes-drag.js": "lanes-drag.js", SCRIPT;
     "/console/lanes-groups.js": "lanes-groups.js", SCRIPT;
+    "/console/lanes-load.js": "lanes-load.js", SCRIPT;
     "/console/lanes-scale.js": "lanes-scale.js", SCRIPT;
     "/console/lanes.js": "lanes.js", SCRIPT;
     "/console/limits.js": "limits.js", SCRIPT;
@@ -78,6 +79,7 @@ const FILES: &[File] = files! {
     "/console/log-tail.js": "log-tail.js", SCRIPT;
     "/console/login.js": "login.js", SCRIPT;
     "/console/logs.js": "logs.js", SCRIPT;
+    "/console/match.js": "match.js", SCRIPT;
     "/console/namespaces.js": "namespaces.js", SCRIPT;
     "/console/nav.js": "nav.js", SCRIPT;
     "/console/observer.js": "observer.js", SCRIPT;
@@ -92,6 +94,7 @@ const FILES: &[File] = files! {
     "/console/rates.js": "rates.js", SCRIPT;
     "/console/roles.js": "roles.js", SCRIPT;
     "/console/rollouts.js": "rollouts.js", SCRIPT;
+    "/console/row-actions.js": "row-actions.js", SCRIPT;
     "/console/runs.js": "runs.js", SCRIPT;
     "/console/safe-mode.js": "safe-mode.js", SCRIPT;
     "/console/saved-views.js": "saved-views.js", SCRIPT;
