@@ -31,22 +31,17 @@ async function load({ params }) {
     readable("status:read", () => get("/v1/stats"), { observers: {}, health: {} }), readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none),
     readable("services:read", () => get("/v1/services", { state: "active,standby,cordoned,draining,suspect", limit: 1000 }), none)]);
   for (const it of page.items) if (ticked.has(it.id)) ticked.set(it.id, it);
-  return { page, counts: await countsOf(page, filter, stats), kinds: kinds.items, pools: pools.items, services: services.items };
+  return { page, counts: await countsOf(filter, stats), kinds: kinds.items, pools: pools.items, services: services.items };
 }
 
 /** The parameters that a chip sets. */
 const CHIPS = ["health", "status"];
 
-/**
- * How many observers each chip would show. Without another filter, those are the numbers of the deployment. With one, the console counts the
- * observers that match it, if one page has all of them; otherwise only the chip in force has a number.
- */
-async function countsOf(page, filter, stats) {
-  const isChosen = CHIPS.some((it) => filter[it]), others = FILTERS.filter((it) => it !== "sort" && !CHIPS.includes(it));
-  if (!others.some((it) => filter[it]?.length)) return may("status:read") ? (it) => countOf(stats, it) : () => null;
-  const all = isChosen ? await get("/v1/observers", { ...filter, health: "", status: "", limit: PAGE }) : page;
-  if (all.items.length === all.total) return (it) => all.items.filter((one) => standing(one) === it || one.status === it).length;
-  return (it) => (CHIPS.some((name) => filter[name] === it || (it === "waiting" && filter.health === it)) ? page.total : null);
+/** How many observers each chip would show, beside the other filters. */
+async function countsOf(filter, stats) {
+  const others = FILTERS.filter((it) => it !== "sort" && !CHIPS.includes(it) && filter[it]?.length);
+  const found = others.length === 0 && may("status:read") ? stats : await get("/v1/observers:counts", Object.fromEntries(others.map((it) => [it, filter[it]])));
+  return (it) => countOf(found, it);
 }
 
 function choice(label, name, options, params, context) {

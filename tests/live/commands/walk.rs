@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Operations that no command calls.
-const NO_COMMAND: [(&str, &str); 11] = [
+const NO_COMMAND: [(&str, &str); 12] = [
     ("get-v1-session", "the console learns how users log in"),
     ("get-v1-session-oidc", "the console sends users to the identity provider"),
     ("get-v1-session-oidc-callback", "the identity provider sends users back"),
@@ -26,6 +26,7 @@ const NO_COMMAND: [(&str, &str); 11] = [
     ("get-metrics", "Prometheus reads it"),
     ("get-openapi-json", "it is the document itself"),
     ("post-v1-kinds-kind-validate", "the console checks a form as it is filled in; a create checks anyway"),
+    ("get-v1-observers-counts", "the console counts beside its filters; lists of commands show the total"),
     ("post-v1-observers-batch", "for programs; commands do one thing to many by a filter"),
     ("patch-v1-observers-key", "apply says the whole of an observer"),
 ];

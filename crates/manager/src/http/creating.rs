@@ -18,7 +18,7 @@ use everwatch_api::Observer;
 use everwatch_core::access::Verb;
 use everwatch_core::capacity::create_admission::Created;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{Name, ObserverRef, Pool};
+use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition, OnFull};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
