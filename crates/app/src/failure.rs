@@ -1,7 +1,7 @@
 //! How commands fail. Each kind of failure has its own exit code, on which scripts rely.
 
+use crate::error_wording::sentence;
 use crate::output::line;
-use crate::wording::sentence;
 use everwatch_api::ProblemBody;
 use everwatch_core::observer::definition::FieldError;
 

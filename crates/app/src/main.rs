@@ -5,6 +5,7 @@ mod cli;
 mod client;
 mod commands;
 mod contexts;
+mod error_wording;
 mod failure;
 mod item;
 mod live;
@@ -13,7 +14,6 @@ mod refusals;
 mod requests;
 mod top;
 mod trust;
-mod wording;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! The refusal of a request with the flag or the file of the user instead of the member of the request.
 
+use crate::error_wording::{path_of, word_in_place};
 use crate::failure::Failure;
-use crate::wording::{path_of, word_in_place};
 use std::path::Path;
 
 /// The refusal of a request, with the place where the user gave each member, for instance its flag.

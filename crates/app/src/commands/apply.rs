@@ -3,11 +3,11 @@
 
 use crate::cli::Apply;
 use crate::client::{Client, Failure};
+use crate::error_wording::first_line;
 use crate::item::Item;
 use crate::output::print;
 use crate::refusals::in_file;
 use crate::requests::{all, path};
-use crate::wording::first_line;
 use anyhow::Context as _;
 use everwatch_api::{Observer, Whoami};
 use everwatch_core::id::Namespace;

@@ -3,11 +3,11 @@
 use super::versions::told_differences;
 use crate::answers::Action;
 use crate::client::{Client, Failure};
+use crate::error_wording::path_of;
 use crate::item::Item;
 use crate::output::{self, print};
 use crate::refusals::in_place;
 use crate::requests::path;
-use crate::wording::path_of;
 use anyhow::Context as _;
 use everwatch_api::{Difference, Observer};
 use everwatch_core::observer::definition::MEMBERS;

@@ -6,10 +6,10 @@ use super::{acting, apply, edit, events, fan_out, get, logs, versions, waiting, 
 use crate::answers::Action;
 use crate::cli::{Create, ListArgs, Names, Observer, Watched};
 use crate::client::{Client, Failure};
+use crate::error_wording::path_of;
 use crate::output::{self, OBSERVERS, Root, TerminalStyle, print, print_paragraphs};
 use crate::refusals::in_place;
 use crate::requests::{all, described_observer, path};
-use crate::wording::path_of;
 use everwatch_api as api;
 use everwatch_core::clock;
 use reqwest::Method;

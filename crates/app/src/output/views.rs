@@ -4,6 +4,7 @@ use super::cells::{
     bytes, cause, epoch, gap, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
     without_millis,
 };
+use super::incident::destinations;
 use super::table::{Column, View};
 use everwatch_api::{
     AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Kind, Limit, Namespace, Observer,
@@ -420,12 +421,7 @@ const GAP_P99: Column<Incident> = Column::<Incident>::new("p99", |it, _| gap_of(
 const GAP_MAX: Column<Incident> = Column::<Incident>::new("MAX", |it, _| gap_of(it, it.gap_ms_max)).right();
 const OVERLAP: Column<Incident> =
     Column::<Incident>::new("OVERLAP", |it, _| millis(it.overlap_ms_max)).right();
-const TO: Column<Incident> = Column::<Incident>::new("TO", |it, _| {
-    let others = Some(format!("others {}", it.to_others)).filter(|_| it.to_others > 0);
-    let named = it.to.iter().map(|(name, moved)| format!("{name} {moved}"));
-    named.chain(others).collect::<Vec<_>>().join(", ")
-})
-.least(10);
+const TO: Column<Incident> = Column::<Incident>::new("TO", |it, _| destinations(it)).least(10);
 
 /// A service of a plan, with its pool.
 #[derive(Debug, Clone, Serialize)]

@@ -60,7 +60,7 @@ fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
 /// The rollout takes its members, at most 10,000, when it starts. Managers change the next one only if fewer than
 /// `max_parallel` are changed and not yet healthy.
 #[utoipa::path(post, path = "/v1/rollouts", tag = "rollouts", security(("token" = ["rollouts:write"])), request_body = NewRollout,
-    params(("dry_run" = Option<bool>, Query, description = "true: check the request, and start nothing"),
+    params(("dry_run" = Option<bool>, Query, description = "true: check the request, and start nothing; the name, and whether members are in other rollouts, are checked only at the start"),
     ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key returns the rollout that the first one started")),
     responses((status = 201, body = Rollout), (status = 200, body = Rollout, description = "with `dry_run`: what would start"),
     (status = 400, body = ProblemBody, description = "bad-header, bad-query"),
