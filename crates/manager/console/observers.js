@@ -7,7 +7,7 @@ import { columnMenu, columnsOf, note } from "./list-columns.js";
 import { COUNTS } from "./nav.js";
 import { FILTERS, saveButton, viewsBar } from "./saved-views.js";
 import { may, readable } from "./session.js";
-import { HEALTHS, RESTS, countOf, counted, empty, number, observerLink, standing, table, word } from "./show.js";
+import { HEALTHS, RESTS, countOf, counted, empty, number, observerLink, table, word } from "./show.js";
 
 const PAGE = 100;
 const TYPING_MS = 150;
