@@ -46,6 +46,15 @@ async fn files_make_change_and_end_observers() {
     let (_, said) = apply(&cluster, &["-f", at]);
     assert!(said.contains("0 created, 0 changed, 3 unchanged, 0 deleted"), "{said}");
 
+    write(&folder, "other.yaml", "name: four\nkind: ticker\npool: defualt\n");
+    let (code, said) = apply(&cluster, &["-f", folder.join("other.yaml").to_str().unwrap(), "--dry-run"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("pool defualt has no service") && said.contains("did you mean `default`?"),
+        "{said}"
+    );
+    std::fs::remove_file(folder.join("other.yaml")).unwrap();
+
     write(&folder, "one.yaml", "name: two\nkind: ticker\nlabels: {app: x}\nspec: {every: 3s}\n");
     let (_, said) = apply(&cluster, &["-f", at, "--prune", "-l", "app=x", "--dry-run"]);
     assert!(said.contains("two would be changed: spec") && said.contains("one would be deleted"), "{said}");

@@ -349,6 +349,7 @@ pub(crate) enum Observer {
         next: u8,
     },
     /// List the versions of the definition of an observer
+    #[command(visible_alias = "history")]
     Versions {
         /// Name or id
         name: String,

@@ -210,6 +210,8 @@ pub struct FleetFacts {
     pub registered_lately: Vec<ServiceRow>,
     /// The services that ended within [`LATELY`].
     pub ended_lately: Vec<ServiceRow>,
+    /// Pools with a service that has just been killed by hand and comes back by itself.
+    pub returning: BTreeSet<Pool>,
     /// Observers whose health is `restarting`.
     pub restarting: SomeRows,
     /// Observers that failed.

@@ -105,6 +105,9 @@ async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives(
     assert!(code == Some(4) && said.contains("service-1 does not run now"), "{said}");
     let is_next = |it: &Service| it.state == ServiceState::Active && it.id != before.id;
     let next = dev.api.until_service("service-1", is_next).await;
+    let order = format!("/v1/services/{}/cordon", before.id);
+    assert_eq!(dev.api.refused("POST", &order, None).await.code, "service-ended");
+    assert_eq!(dev.api.service("service-1").await.state, ServiceState::Active, "the next one is not meant");
     let has_heartbeat_twice = |it: &Service| {
         assert_eq!(it.id, next.id, "the second kill hit the next incarnation");
         it.last_heartbeat_at.since(next.last_heartbeat_at) >= Duration::from_secs(5)

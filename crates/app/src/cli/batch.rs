@@ -14,6 +14,7 @@ pub(crate) enum Batch {
     /// List batches, the newest first
     List(Watched),
     /// Show the details of a batch: state, progress, rate, time left, and the members that have failed
+    #[command(alias = "get")]
     Describe {
         /// Name (the newest of that name) or id
         name: String,

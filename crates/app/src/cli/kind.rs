@@ -8,6 +8,7 @@ pub(crate) enum Kind {
     /// List the kinds that living services can run
     List(Watched),
     /// Show a kind: the members of its spec, and where it can run
+    #[command(alias = "get")]
     Describe {
         /// Name
         name: String,
@@ -21,6 +22,7 @@ pub(crate) enum Pool {
     /// List pools
     List(Watched),
     /// Show a pool: its services, slots, failure tolerance, and observers
+    #[command(alias = "get")]
     Describe {
         /// Name
         name: String,

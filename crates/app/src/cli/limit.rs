@@ -8,6 +8,7 @@ pub(crate) enum Limit {
     /// List limits and how much of each is in use
     List(Watched),
     /// Show a limit, the observers that use its places, and those that wait for one
+    #[command(alias = "get")]
     Describe {
         /// Key, such as account-42
         key: String,

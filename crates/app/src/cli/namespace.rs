@@ -38,6 +38,7 @@ pub(crate) enum Namespace {
     /// List namespaces and how much of their quotas is in use
     List(Watched),
     /// Show the quotas and pools of a namespace, and what it uses
+    #[command(alias = "get")]
     Describe {
         /// Name
         name: String,

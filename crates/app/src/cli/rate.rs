@@ -8,6 +8,7 @@ pub(crate) enum Rate {
     /// List rates
     List(Watched),
     /// Show a rate: its settings, the permits that are left, and those for which code waits
+    #[command(alias = "get")]
     Describe {
         /// Key
         key: String,

@@ -14,6 +14,7 @@ pub(crate) enum Rollout {
     /// List rollouts, the newest first
     List(Watched),
     /// Show the details of a rollout: state, reason, patch, progress, and the members that are not done
+    #[command(alias = "get")]
     Describe {
         /// Name (the newest of that name) or id
         name: String,

@@ -86,13 +86,19 @@ fn explained(mut error: Error, command: &Command, first: Option<&str>) -> Error 
             }
         }
         ErrorKind::MissingRequiredArgument if selects(&error, command) => {
-            let advice =
-                "name observers, or select them with a filter such as -l team=prices or --pool default";
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(advice)]));
+            let advice = how_to_select(parent(&error, command));
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
         }
-        // clap suggests `-- -x` for a name that begins with a dash. No name does.
         ErrorKind::UnknownArgument => {
+            // clap suggests `-- -x` for a name that begins with a dash. No name does.
             error.remove(ContextKind::Suggested);
+            let wrong = error.get(ContextKind::InvalidArg).and_then(text_of);
+            if wrong == Some("--all") && selects(&error, command) {
+                let advice = how_to_select(parent(&error, command));
+                // Not `--all-namespaces`, which resembles it and would select even more.
+                error.remove(ContextKind::SuggestedArg);
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+            }
         }
         _ => {}
     }
@@ -108,10 +114,15 @@ fn meant(error: &Error, command: &Command, first: Option<&str>) -> Option<String
     {
         return Some(format!("observer {wrong}"));
     }
-    if let Some((_, ours)) = FOREIGN.into_iter().find(|(foreign, _)| *foreign == wrong) {
+    let parent = parent(error, command);
+    let is_meant_here = |ours: &str| {
+        parent.get_name() == command.get_name() || ours.split(' ').next() == Some(parent.get_name())
+    };
+    if let Some((_, ours)) = FOREIGN.into_iter().find(|(foreign, _)| *foreign == wrong)
+        && is_meant_here(ours)
+    {
         return Some(ours.to_owned());
     }
-    let parent = parent(error, command);
     let all = || parent.get_subcommands().filter(|it| !it.is_hide_set());
     let names = all().flat_map(Command::get_name_and_visible_aliases);
     let near = nearest(wrong, names)?;
@@ -126,6 +137,15 @@ fn parent<'a>(error: &Error, command: &'a Command) -> &'a Command {
     words
         .map_while(|word| word.chars().next().filter(char::is_ascii_lowercase).map(|_| word))
         .fold(command, |at, word| at.find_subcommand(word).unwrap_or(at))
+}
+
+/// How a user selects observers for this command.
+fn how_to_select(command: &Command) -> &'static str {
+    if command.get_arguments().any(|arg| arg.get_id() == "pool") {
+        "name observers, or select them with a filter such as -l team=prices or --pool default"
+    } else {
+        "name observers, or select them with a filter such as -l team=prices"
+    }
 }
 
 /// Whether the command takes names or a filter of observers.
@@ -176,6 +196,7 @@ mod tests {
             assert!(told.contains(&format!("similar subcommand exists: {meant}")), "{told}");
         }
         assert!(!told("everwatch xyzzyx").contains("similar"));
+        assert!(!told("everwatch service rm x").contains("observer delete"), "an observer was not meant");
     }
 
     #[test]
@@ -185,5 +206,9 @@ mod tests {
         assert!(!told("everwatch rollout list --wiat").contains("-- --wiat"));
         assert!(told("everwatch observer pause").contains("select them with a filter"));
         assert!(!told("everwatch observer describe").contains("filter"));
+        let logs = told("everwatch observer logs");
+        assert!(logs.contains("-l team=prices") && !logs.contains("--pool"), "{logs}");
+        let all = told("everwatch observer delete --all");
+        assert!(all.contains("select them with a filter") && !all.contains("--all-namespaces"), "{all}");
     }
 }

@@ -1,6 +1,7 @@
 //! `everwatch observer apply`: creates or updates observers from files, and deletes those that no file
 //! defines.
 
+use super::unknown;
 use crate::cli::Apply;
 use crate::client::{Client, Failure};
 use crate::error_wording::first_line;
@@ -139,6 +140,8 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
         }
     }
     bar.finish_and_clear();
+    let pools = manifests.values().filter_map(|(_, manifest)| manifest.get("pool")?.as_str());
+    unknown::warn_unserved(client, pools.collect()).await;
     let [created, changed, unchanged, deleted] = counts;
     let would = if asked.dry_run { "would be: " } else { "" };
     print(&format!("{would}{created} created, {changed} changed, {unchanged} unchanged, {deleted} deleted"));

@@ -8,6 +8,7 @@ use crate::requests::service_path;
 use everwatch_api::{Listed, Observer, Pool, Service};
 use everwatch_core::spelling::{advice, nearest};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// The parts of a filter that name something.
 #[derive(Default)]
@@ -61,6 +62,10 @@ pub(super) async fn hinted<T>(
             .replaced(format!("{text}; namespace {namespace} has one: add `-n {namespace}`"))
             .into());
     }
+    // It exists: something about it is missing.
+    if namesakes.contains(&own) {
+        return Err(failure.into());
+    }
     let near = nearest(name, known.iter().map(|it| it.name.as_str()));
     Err(match near.filter(|_| !text.contains("did you mean")) {
         Some(near) => failure.replaced(format!("{text}; did you mean `{near}`?")).into(),
@@ -106,6 +111,20 @@ pub(super) async fn check_served(client: &Client, pool: &str) -> Result<(), Fail
         "pool {pool} has no services, so the observers would stop and wait; {advice}; to let them wait, change `pool` in their \
          definitions"
     )))
+}
+
+/// Says which of these pools have no service: their observers stop, and wait. If the token may not read pools, nothing is said.
+pub(super) async fn warn_unserved(client: &Client, pools: BTreeSet<&str>) {
+    if pools.is_empty() {
+        return;
+    }
+    let Ok(known) = client.read::<Listed<Pool>>("/v1/pools").await else { return };
+    let served: Vec<&str> =
+        known.items.iter().filter(|it| it.services > 0).map(|it| it.name.as_str()).collect();
+    for pool in pools.into_iter().filter(|pool| !served.contains(pool)) {
+        let advice = advice(pool, "pools with services", &served);
+        note(&format!("pool {pool} has no service: its observers wait until one starts; {advice}"));
+    }
 }
 
 impl<'a> Named<'a> {

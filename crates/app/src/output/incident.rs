@@ -20,10 +20,22 @@ pub(crate) fn incident(it: &Incident, now: Timestamp, width: usize) -> String {
         return whole;
     }
     let more = if it.to_others > 0 { "more than " } else { "" };
-    sentence(it, now, &format!("{more}{}", counted(it.to.len(), "other service")))
+    let short = sentence(it, now, &format!("{more}{}", counted(it.to.len(), "other service")));
+    if short.width() <= width { short } else { shortest(it, now) }
+}
+
+/// Without the places to which the observers moved.
+fn shortest(it: &Incident, now: Timestamp) -> String {
+    told(it, now, &format!("{} moved", counted(it.moved, "observer")))
 }
 
 fn sentence(it: &Incident, now: Timestamp, to: &str) -> String {
+    let run = counted_subject(it.moved, "observer", ["runs", "run"]);
+    told(it, now, &format!("{run} on {to}"))
+}
+
+/// `moved` says what became of the observers that run again.
+fn told(it: &Incident, now: Timestamp, moved: &str) -> String {
     let happened = match it.cause.as_str() {
         "lost" => "lost",
         "stopped" => "stopped",
@@ -31,12 +43,11 @@ fn sentence(it: &Incident, now: Timestamp, to: &str) -> String {
         _ => "silent",
     };
     let longest = gap(it.gap_ms_max, it.gap_is_bound);
-    let run = counted_subject(it.moved, "observer", ["runs", "run"]);
     let wait = counted_subject(it.waiting, "observer", ["does", "do"]);
     let became = match (it.moved, it.waiting) {
         (0, 1..) => format!("{wait} not run yet; gap so far {longest}"),
-        (_, 0) => format!("{run} on {to}, longest gap {longest}"),
-        (_, 1..) => format!("{run} on {to}, {} not yet, longest gap {longest}", it.waiting),
+        (_, 0) => format!("{moved}, longest gap {longest}"),
+        (_, 1..) => format!("{moved}, {} not yet, longest gap {longest}", it.waiting),
     };
     format!("{} {happened} {}: {became}", it.from, time_of_day(it.since, now))
 }
@@ -66,8 +77,12 @@ mod tests {
             "service-1 lost 08:12:21: 6 observers run on service-2 (4), service-3 (2), longest gap ≤ 1.1 s"
         );
         assert_eq!(
-            incident(&lost(&both, 0), NOW, 80),
+            incident(&lost(&both, 0), NOW, 85),
             "service-1 lost 08:12:21: 6 observers run on 2 other services, longest gap ≤ 1.1 s"
+        );
+        assert_eq!(
+            incident(&lost(&both, 0), NOW, 80),
+            "service-1 lost 08:12:21: 6 observers moved, longest gap ≤ 1.1 s"
         );
         assert_eq!(
             incident(&lost(&json!({"service-2": 1}), 5), NOW, 120),
@@ -90,6 +105,8 @@ mod tests {
             let told = incident(&Incident { cause: cause.to_owned(), ..many.clone() }, NOW, 200);
             assert!(told.starts_with(words) && told.contains("on a (9), others (30), "), "{told}");
         }
-        assert!(incident(&many, NOW, 10).contains("on more than 1 other service, "));
+        let long = json!({"a-service-with-a-long-name": 4, "another-service-with-a-long-name": 5});
+        let many = Incident { to_others: 30, ..lost(&long, 0) };
+        assert!(incident(&many, NOW, 100).contains("on more than 2 other services, "));
     }
 }

@@ -16,7 +16,7 @@ impl Model {
             return Vec::new();
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return if key.code == KeyCode::Char('c') { vec![Effect::Quit] } else { Vec::new() };
+            return self.control(key.code);
         }
         // The user has seen the message about the key before.
         self.said = None;
@@ -61,6 +61,20 @@ impl Model {
                 Vec::new()
             }
         }
+    }
+
+    fn control(&mut self, key: KeyCode) -> Vec<Effect> {
+        match (key, &mut self.mode) {
+            (KeyCode::Char('c'), _) => return vec![Effect::Quit],
+            // As in shells: the whole line, or its last word.
+            (KeyCode::Char('u'), Mode::Typing(text)) => text.clear(),
+            (KeyCode::Char('w'), Mode::Typing(text)) => {
+                let kept = text.trim_end().rfind(' ').map_or(0, |space| space + 1);
+                text.truncate(kept);
+            }
+            _ => {}
+        }
+        Vec::new()
     }
 
     fn browse(&mut self, key: KeyCode) -> Vec<Effect> {

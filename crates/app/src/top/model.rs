@@ -6,11 +6,11 @@ use super::feed::{FeedPart, Subject};
 use super::incident::{LastIncident, has_changed};
 use super::misplaced::{Place, nothing_selected};
 use super::query::Query;
-use super::seen::Seen;
+use super::seen::{Seen, Service, place_of};
 use super::target::{Focus, Target};
 use super::timeline::Span;
 use crate::live;
-use crate::output::TonedLine;
+use crate::output::{TonedLine, time_of_day};
 use crossterm::event::KeyEvent;
 use everwatch_api::Incident;
 use everwatch_core::clock::Timestamp;
@@ -302,13 +302,13 @@ impl Model {
     /// Shows the loaded data. The same object stays selected, even if its row has moved.
     fn show(&mut self, seen: Seen) {
         let observer = self.selected(Focus::Observers).map(|it| it.id);
-        let service = self.selected(Focus::Services).map(|it| it.id);
+        let service = self.selected_service().cloned();
         let at =
             |found: Option<usize>, old: usize, len: usize| found.unwrap_or(old).min(len.saturating_sub(1));
         let items = &seen.observers.items;
         let found = items.iter().position(|it| Some(&it.id) == observer.as_ref());
         self.observer = at(found, self.observer, items.len());
-        let found = seen.services.iter().position(|it| Some(&it.id) == service.as_ref());
+        let found = service.and_then(|was| place_of(&was, &seen.services));
         self.service = at(found, self.service, seen.services.len());
         if self.seen.as_ref().is_none_or(|before| has_changed(before, &seen)) {
             self.incident.watch(self.now);
@@ -347,6 +347,10 @@ impl Model {
         Some(Target { what, id: id.clone(), name: name.clone() })
     }
 
+    fn selected_service(&self) -> Option<&Service> {
+        self.seen.as_ref()?.services.get(self.service)
+    }
+
     /// Reloads the open details whenever the lists are reloaded.
     fn describe_again(&mut self) -> Option<Effect> {
         match &self.mode {
@@ -380,6 +384,13 @@ impl Model {
 
     /// Performs an action. Asks for confirmation first if an accidental key press would end a run.
     pub(super) fn wish(&mut self, verb: Verb) -> Vec<Effect> {
+        let lost = self.selected_service().filter(|it| self.focus == Focus::Services && it.is_lost());
+        if let Some(lost) = lost {
+            let at = time_of_day(lost.modified_at, self.now);
+            let why = format!("{} was lost at {at}: select a living service", lost.name);
+            self.say(Said::Badly(why));
+            return Vec::new();
+        }
         let Some(target) = self.selected(self.focus) else { return self.lacks_selection() };
         let wish = Wish { target, verb };
         match verb {

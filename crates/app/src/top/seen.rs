@@ -121,12 +121,17 @@ pub(super) struct Seen {
     pub(super) safe_mode: SafeMode,
 }
 
-/// The living services, and among them those that were lost a moment ago: below the living one of the same name, which may
-/// already be started again.
+/// The living services, and below them those that were lost a moment ago.
 pub(super) fn with_lost(mut living: Vec<Service>, ended: Vec<Service>, now: Timestamp) -> Vec<Service> {
     living.extend(ended.into_iter().filter(|it| it.is_lost() && now.since(it.modified_at) < LOST_FOR));
-    living.sort_by(|a, b| (&a.name, a.is_lost()).cmp(&(&b.name, b.is_lost())));
+    living.sort_by(|a, b| (a.is_lost(), &a.name).cmp(&(b.is_lost(), &b.name)));
     living
+}
+
+/// Where a selected service is now. If it was lost meanwhile, the next process of that name takes its place.
+pub(super) fn place_of(was: &Service, services: &[Service]) -> Option<usize> {
+    let same = services.iter().position(|it| it.id == was.id && it.is_lost() == was.is_lost());
+    same.or_else(|| services.iter().position(|it| it.name == was.name && !it.is_lost()))
 }
 
 impl Seen {

@@ -13,10 +13,10 @@ pub(super) fn findings(fleet: &FleetFacts) -> Vec<Finding> {
     for service in taking(&fleet.services) {
         pools.entry(&service.registration.pool).or_default().push(service);
     }
-    let busy = fleet.needed.iter().filter(|(_, needed)| **needed > 0);
+    let busy = fleet.needed.iter().filter(|(pool, needed)| **needed > 0 && !fleet.returning.contains(*pool));
     let found = busy.filter_map(|(pool, needed)| match pools.get(pool)?.as_slice() {
         [taking] if taking.registration.pool_single => of_single_pool(taking, &fleet.services, *needed),
-        services => of_pool(pool, services, *needed),
+        services => of_pool(pool, (services, &cordoned(pool, fleet)), *needed),
     });
     found.collect()
 }
@@ -92,14 +92,31 @@ fn two_largest(sizes: &[u32]) -> u64 {
     sizes.iter().rev().take(2).map(|size| u64::from(*size)).sum()
 }
 
-fn of_pool(pool: &Pool, services: &[&ServiceRow], needed: u64) -> Option<Finding> {
+/// The cordoned services of a pool, the largest first.
+fn cordoned<'a>(pool: &Pool, fleet: &'a FleetFacts) -> Vec<&'a ServiceRow> {
+    let is_it = |it: &&ServiceRow| it.registration.pool == *pool && it.state() == ServiceState::Cordoned;
+    let mut all: Vec<&ServiceRow> = fleet.services.iter().filter(is_it).collect();
+    all.sort_by_key(|it| std::cmp::Reverse(it.capacity()));
+    all
+}
+
+fn of_pool(
+    pool: &Pool,
+    (services, cordoned): (&[&ServiceRow], &[&ServiceRow]),
+    needed: u64,
+) -> Option<Finding> {
     let sizes: Vec<u32> = services.iter().map(|service| service.capacity()).collect();
     let room: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
     let largest = services.iter().max_by_key(|service| service.capacity())?;
     let (name, size) = (largest.registration.name.as_str(), u64::from(largest.capacity()));
     let missing = |after: u64| needed.saturating_sub(after);
-    let more =
-        |most: u64| format!("start another service of pool {pool} with at least {}", counted(most, "slot"));
+    let more = |most: u64| {
+        let start = format!("start another service of pool {pool} with at least {}", counted(most, "slot"));
+        match cordoned.first().filter(|it| u64::from(it.capacity()) >= most) {
+            Some(it) => format!("`everwatch service uncordon {}`, or {start}", it.registration.name),
+            None => start,
+        }
+    };
     Some(match losses_survived(&sizes, needed) {
         None => Finding {
             code: "pool-full",

@@ -433,6 +433,17 @@ fn missing_headroom_is_reported() {
         }
     };
     assert_eq!(found(sizes(&[10, 10, 10], 10)), NONE);
+    let returns = |facts: &mut Facts| {
+        sizes(&[10], 10)(facts);
+        fleet(facts).returning = [Pool::default()].into();
+    };
+    assert_eq!(found(returns), NONE, "it comes back by itself");
+    let cordoned = |facts: &mut Facts| {
+        sizes(&[10, 10], 10)(facts);
+        fleet(facts).services[1].heartbeat.as_mut().unwrap().state = Intent::Cordoned;
+    };
+    let told = diagnosed(cordoned).remove(0);
+    assert!(told.cure.starts_with("`everwatch service uncordon s2`, or start another"), "{told:?}");
     assert_eq!(found(sizes(&[10, 10, 10], 11)), ["Info headroom pool default"]);
     let cure = diagnosed(sizes(&[10, 20, 30], 25)).remove(0).cure;
     assert_eq!(cure, "start another service of pool default with at least 15 slots");

@@ -8,9 +8,6 @@ use std::time::Duration;
 
 /// A gap that begins later than this after the last start of an incident belongs to another incident.
 pub(super) const QUIET: Duration = Duration::from_secs(30);
-/// As [`QUIET`], for a gap that no handover explains after an incident of handovers: a service that is lost soon after an observer was
-/// moved from it is another incident.
-const QUIET_AFTER_HANDOVER: Duration = Duration::from_secs(5);
 /// The maximum number of incidents in a timeline, which drops the oldest first.
 pub const INCIDENTS_MAX: usize = 1000;
 /// Gaps below this time, in ms, are counted exactly, by the millisecond.
@@ -49,6 +46,14 @@ impl Gaps {
         let (count, longest) = self.similar.entry(ms >> shift << shift).or_default();
         (*count, *longest) = (*count + 1, ms.max(*longest));
         self.all += 1;
+    }
+
+    fn add_all(&mut self, other: Self) {
+        for (key, (count, longest)) in other.similar {
+            let similar = self.similar.entry(key).or_default();
+            *similar = (similar.0 + count, similar.1.max(longest));
+        }
+        self.all += other.all;
     }
 
     /// The gap that `percent` of the gaps do not exceed.
@@ -138,6 +143,19 @@ impl Incident {
         self.gaps.add(gap);
     }
 
+    /// Adds the moves of an incident with the same cause.
+    fn absorb(&mut self, other: Self) {
+        self.moved += other.moved;
+        for (name, moved) in other.to {
+            *self.to.entry(name).or_default() += moved;
+        }
+        (self.since, self.until) = (self.since.min(other.since), self.until.max(other.until));
+        (self.gap_max, self.overlap_max) =
+            (self.gap_max.max(other.gap_max), self.overlap_max.max(other.overlap_max));
+        self.gap_is_bound |= other.gap_is_bound;
+        self.gaps.add_all(other.gaps);
+    }
+
     /// The cause as far as it is known at this time.
     pub(super) fn conclude(&mut self, now: Timestamp) {
         if self.cause == Cause::Unknown && now.since(self.until) >= CONCLUDED {
@@ -147,9 +165,10 @@ impl Incident {
 
     /// Whether a gap of an observer of its service that begins at this time, with this cause, belongs to it.
     pub(super) fn has(&self, from: ServiceId, since: Timestamp, cause: Cause) -> bool {
-        let explained = matches!(cause, Cause::HandedOver | Cause::Stopped);
-        let quiet = if self.cause == Cause::HandedOver && !explained { QUIET_AFTER_HANDOVER } else { QUIET };
-        self.from == from && self.until.plus(quiet) >= since
+        // A service that is lost soon after an observer was moved from it is another incident.
+        let is_explained = matches!(cause, Cause::HandedOver | Cause::Stopped);
+        let is_other = self.cause == Cause::HandedOver && !is_explained;
+        self.from == from && !is_other && self.until.plus(QUIET) >= since
     }
 }
 
@@ -164,8 +183,11 @@ impl Incidents {
 
     pub(super) fn add(&mut self, at: Timestamp, (from_name, to): (String, &str), moved: Moved, cause: Cause) {
         let since = at.minus(moved.gap);
-        if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(moved.from, since, cause)) {
-            return it.add(at, to, moved, cause);
+        if let Some(place) = self.0.iter().rposition(|it| it.has(moved.from, since, cause)) {
+            if let Some(it) = self.0.get_mut(place) {
+                it.add(at, to, moved, cause);
+            }
+            return self.join(place);
         }
         let mut it = Incident::opened((moved.from, from_name), cause, since);
         it.add(at, to, moved, cause);
@@ -178,16 +200,38 @@ impl Incidents {
     /// The end of a service explains the moves from it that have just happened: observers start elsewhere before a manager
     /// concludes that their service is lost.
     pub(super) fn explain(&mut self, service: ServiceId, at: Timestamp, cause: Cause) {
-        if let Some(it) = self.0.iter_mut().rev().find(|it| it.has(service, at, cause)) {
+        // A handover that was told late may have explained moves that the end of the service caused.
+        let is_unexplained = |it: &Incident| {
+            it.from == service && it.gap_is_bound && it.until.plus(QUIET) >= at && it.cause != cause
+        };
+        let found = self.0.iter().rposition(|it| it.has(service, at, cause));
+        let found = found.or_else(|| self.0.iter().rposition(is_unexplained));
+        if let Some(it) = found.and_then(|place| self.0.get_mut(place)) {
             it.cause = cause;
         }
     }
 
     /// A service has handed over an observer that had started elsewhere before this was known.
     pub(super) fn handed_over(&mut self, service: ServiceId, at: Timestamp) {
-        let known = self.0.iter_mut().rev().find(|it| it.has(service, at, Cause::HandedOver));
-        if let Some(it) = known.filter(|it| it.cause == Cause::Unknown) {
+        let is_it = |it: &Incident| it.cause == Cause::Unknown && it.has(service, at, Cause::HandedOver);
+        let Some(place) = self.0.iter().rposition(is_it) else { return };
+        if let Some(it) = self.0.get_mut(place) {
             it.cause = Cause::HandedOver;
+        }
+        self.join(place);
+    }
+
+    /// Joins the incident at this place to an earlier one, if both turn out to be handovers of the same service at about the same
+    /// time.
+    fn join(&mut self, place: usize) {
+        let Some(later) = self.0.get(place).filter(|it| it.cause == Cause::HandedOver) else { return };
+        let is_earlier = |it: &Incident| {
+            it.from == later.from && it.cause == Cause::HandedOver && it.until.plus(QUIET) >= later.since
+        };
+        let Some(earlier) = self.0.iter().take(place).rposition(is_earlier) else { return };
+        let Some(later) = self.0.remove(place) else { return };
+        if let Some(it) = self.0.get_mut(earlier) {
+            it.absorb(later);
         }
     }
 

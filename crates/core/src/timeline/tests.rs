@@ -240,7 +240,35 @@ fn a_service_that_is_lost_after_an_observer_was_moved_from_it_is_another_inciden
     };
     let expected = ["a HandedOver 100-100 moved 1 gap 0 ms", "a Lost 111-114 moved 2 gap 3000 ms"];
     assert_eq!(moved_then_lost(111), expected);
-    assert_eq!(moved_then_lost(104), ["a Lost 100-107 moved 3 gap 3000 ms"], "too close to be told apart");
+    let expected = ["a HandedOver 100-100 moved 1 gap 0 ms", "a Lost 102-105 moved 2 gap 3000 ms"];
+    assert_eq!(moved_then_lost(102), expected);
+}
+
+#[test]
+fn handovers_that_are_told_late_are_one_incident_with_the_others() {
+    let mut line = Timeline::new(at(0));
+    registered(&mut line, 10, 1, "a");
+    registered(&mut line, 10, 2, "b");
+    for number in 1..=3 {
+        started(&mut line, 20, run(number, 1, 1), None);
+    }
+    ended(&mut line, 100, run(1, 1, 1), true);
+    started(&mut line, 101, run(1, 2, 2), Some((1, 0, 0)));
+    // The end of this run is told after the next start.
+    started(&mut line, 102, run(2, 2, 2), Some((1, 2000, 0)));
+    assert_eq!(
+        incidents(&line, 103),
+        ["a Unknown 100-102 moved 1 gap 2000 ms", "a HandedOver 101-101 moved 1 gap 0 ms"]
+    );
+    ended(&mut line, 100, run(2, 1, 1), true);
+    assert_eq!(incidents(&line, 200), ["a HandedOver 100-102 moved 2 gap 2000 ms"]);
+    // But if the service turns out to be lost, it is not a handover.
+    started(&mut line, 104, run(3, 2, 2), Some((1, 1000, 0)));
+    gone(&mut line, 105, 1, "a", true);
+    assert_eq!(
+        incidents(&line, 200),
+        ["a HandedOver 100-102 moved 2 gap 2000 ms", "a Lost 103-104 moved 1 gap 1000 ms"]
+    );
 }
 
 #[test]

@@ -11,9 +11,10 @@ use everwatch_api::{Kind, Listed, MemberError, ProblemBody};
 use everwatch_core::id as core;
 use everwatch_core::observer::definition::{FieldError, spec_errors};
 use everwatch_core::record::service::ServiceRow;
+use everwatch_core::spelling::advice;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
@@ -60,14 +61,13 @@ pub(crate) async fn validate(
     params.finish()?;
     let SpecBody { spec } = parsed(body)?;
     let services = manager.records.services(Duration::ZERO).await?;
-    let kind = kind.parse::<core::Kind>().ok().filter(|kind| {
-        services.iter().any(|service| service.registration.kinds.iter().any(|info| info.name == *kind))
-    });
-    let Some(kind) = kind else {
-        return Err(Problem::new(
-            Code::NotFound,
-            "no living service can run this kind; GET /v1/kinds lists them",
-        ));
+    let offered: BTreeSet<&str> = services
+        .iter()
+        .flat_map(|service| service.registration.kinds.iter().map(|info| info.name.as_str()))
+        .collect();
+    let Some(kind) = kind.parse::<core::Kind>().ok().filter(|kind| offered.contains(kind.as_str())) else {
+        let advice = advice(&kind, "kinds", &offered.into_iter().collect::<Vec<_>>());
+        return Err(Problem::new(Code::NotFound, format!("no living service offers this kind; {advice}")));
     };
     let schema = schemas::of_kind(services.iter(), &kind);
     let mut errors = spec_errors(&spec);

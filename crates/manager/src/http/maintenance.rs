@@ -2,7 +2,7 @@
 //! outlive its incarnations.
 
 use super::body::{JsonBody, OptionalJson, parsed};
-use super::problem::Problem;
+use super::problem::{Code, Problem};
 use super::query::Params;
 use super::service_lookup::{ServiceViews, find};
 use crate::context::Manager;
@@ -15,6 +15,7 @@ use everwatch_api::{ProblemBody, Service};
 use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::capacity::maintenance::{DRAIN_PACE, Drain, Orders};
 use everwatch_core::clock::friendly;
+use everwatch_core::id::ServiceId;
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::wording::counted;
@@ -70,7 +71,8 @@ macro_rules! plain {
         #[utoipa::path(post, path = $path, tag = "services", security(("token" = ["services:operate"])),
             params(("key" = String, Path, description = "id, or name")),
             responses((status = 200, body = Service, description = "nothing to change"),
-            (status = 202, body = Service), (status = 404, body = ProblemBody, description = "not-found")))]
+            (status = 202, body = Service), (status = 404, body = ProblemBody, description = "not-found"),
+            (status = 409, body = ProblemBody, description = "service-ended")))]
         pub(crate) async fn $name(
             State(manager): Shared,
             Path(key): Path<String>,
@@ -100,7 +102,7 @@ plain!(
 #[utoipa::path(post, path = "/v1/services/{key}/drain", tag = "services", security(("token" = ["services:operate"])), request_body = Option<DrainBody>,
     params(("key" = String, Path, description = "id, or name")),
     responses((status = 202, body = Service), (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 422, body = ProblemBody, description = "invalid")))]
+    (status = 409, body = ProblemBody, description = "service-ended"), (status = 422, body = ProblemBody, description = "invalid")))]
 pub(crate) async fn drain(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -131,7 +133,7 @@ pub(crate) async fn drain(
     params(("key" = String, Path, description = "id, or name")),
     responses((status = 200, body = Service, description = "nothing to change"), (status = 202, body = Service),
     (status = 404, body = ProblemBody, description = "not-found"),
-    (status = 422, body = ProblemBody, description = "invalid")))]
+    (status = 409, body = ProblemBody, description = "service-ended"), (status = 422, body = ProblemBody, description = "invalid")))]
 pub(crate) async fn resize(
     State(manager): Shared,
     Path(key): Path<String>,
@@ -158,6 +160,13 @@ async fn order(
     change: impl FnMut(&mut Orders) -> bool + Send,
 ) -> Result<Response, Problem> {
     let row = find(&manager.records, key).await?;
+    if row.state().is_over() && key.parse::<ServiceId>().is_ok() {
+        // Orders are kept by name: this one would be carried out by the next process of the name.
+        let name = &row.registration.name;
+        let detail =
+            format!("this process of service {name} has ended; order the service by its name, `{name}`");
+        return Err(Problem::new(Code::ServiceEnded, detail));
+    }
     let fresh = orders::change(manager, &row.registration.name, change).await?;
     if fresh {
         info!(service = %row.id, name = %row.registration.name, what = what.as_str(), text, "requested by a user");

@@ -15,8 +15,6 @@ use everwatch_core::record::taking::taking;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SERVICES_AGE: Duration = Duration::from_secs(1);
-
 const REASON_MAX: usize = 1000;
 
 type Shared = State<Arc<Manager>>;
@@ -35,11 +33,13 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
         *stats.health.entry(health.to_string()).or_default() += count;
     }
     stats.behind_limits = manager.records.store.behind_limits().await?.values().map(|it| it.number).sum();
-    for service in manager.records.services(SERVICES_AGE).await?.iter() {
+    // As the pools are counted: both are shown on one page.
+    let services = manager.records.services(Duration::ZERO).await?;
+    for service in services.iter() {
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;
         stats.held = stats.held.saturating_add(service.held());
     }
-    for service in taking(&manager.records.services(SERVICES_AGE).await?) {
+    for service in taking(&services) {
         stats.capacity = stats.capacity.saturating_add(service.capacity());
     }
     Ok(Json(stats))

@@ -147,3 +147,40 @@ fn the_ids_of_all_services_on_the_screen_are_known() {
     assert_eq!(model.services().len(), 5);
     assert_eq!(model.mode, Mode::Browse);
 }
+
+#[test]
+fn a_lost_service_takes_no_orders_and_the_next_one_of_its_name_is_selected() {
+    let mut model = watching();
+    model.focus = Focus::Services;
+    model.service = 1;
+    loaded(&mut model, after_the_loss());
+    let selected = |model: &Model| model.selected(Focus::Services).unwrap().id;
+    assert_eq!(selected(&model), "id-of-another-basalt");
+    model.service = 2;
+    for letter in ['c', 'u', 'D'] {
+        assert_eq!(press(&mut model, KeyCode::Char(letter)), []);
+        assert_eq!(model.mode, Mode::Browse);
+        assert!(
+            matches!(&model.said, Some(Said::Badly(why)) if why.starts_with("basalt was lost at ")),
+            "{:?}",
+            model.said
+        );
+    }
+    // A row that the user has selected stays selected.
+    let lost = selected(&model);
+    model.on(Input::Changed);
+    loaded(&mut model, after_the_loss());
+    assert_eq!(selected(&model), lost);
+}
+
+#[test]
+fn control_keys_edit_a_filter_as_in_shells() {
+    let mut model = watching();
+    types(&mut model, "/app=x team=y");
+    let mut control = |letter| {
+        model.on(Input::Key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL)));
+        model.mode.clone()
+    };
+    assert_eq!(control('w'), Mode::Typing("app=x ".to_owned()));
+    assert_eq!(control('u'), Mode::Typing(String::new()));
+}

@@ -79,6 +79,7 @@ codes! {
     NoCapacity = SERVICE_UNAVAILABLE, "no-capacity", "the pool has no free slot", retry after 5;
     PoolPaused = SERVICE_UNAVAILABLE, "pool-paused", "the pool is paused", retry after 5;
     ServiceWithoutRoom = CONFLICT, "service-without-room", "the service cannot take the observer";
+    ServiceEnded = CONFLICT, "service-ended", "the process of the service has ended";
     PoolInUse = CONFLICT, "pool-in-use", "the pool is in use";
     LimitUnknown = UNPROCESSABLE_ENTITY, "limit-unknown", "no limit applies to a key";
     LimitReached = SERVICE_UNAVAILABLE, "limit-reached", "a limit has no free place", retry after 5;
