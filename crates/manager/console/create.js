@@ -172,7 +172,7 @@ const previewOf = ({ members, isWhole }) => toYaml(ordered(body(draft, members, 
 
 /** The definition that the form makes, beside it, and the buttons. */
 const review = (known, pools) => h("section", { class: "panel review" }, h("header", {}, h("h2", {}, "New definition")),
-  poolNotice(draft, pools), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
+  poolNotice(body(draft, known.members, known.isWhole, {}), pools, true), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
   h("p", { class: "row" }, h("button", { type: "submit", form: "new-form", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { forget(); location.hash = "#/observers"; } }, "Cancel")));
 
 /** After an input: the draft is kept, and the definition beside the form follows. */

@@ -95,10 +95,10 @@ export const state = (name) => h("span", { class: "status", "data-state": name, 
 /** The health of an observer as a pill, for the head of its page. */
 export const pill = (it) => h("span", { class: "status pill", "data-status": standing(it) }, standingText(it));
 
-/** `isLoad`: whether it is a warning that the bar is nearly full. */
+/** `isLoad`: whether the bar shows the used part of something, and not progress. */
 export function bar(part, whole, label, isLoad = true) {
   const share = whole > 0 ? Math.min(1, part / whole) : 0;
-  return h("span", { class: isLoad && share >= 0.9 ? "bar full" : "bar", role: "img", "aria-label": label },
+  return h("span", { class: isLoad && share >= 1 ? "bar full" : "bar", role: "img", "aria-label": label },
     h("span", { style: { width: `${(share * 100).toFixed(1)}%` } }));
 }
 
