@@ -6,7 +6,7 @@ import { gap, gapOf, isBound } from "./gap.js";
 import { SPANS } from "./lanes-scale.js";
 import { askRange } from "./range.js";
 import { may, readable } from "./session.js";
-import { EVENT_TYPES, asker, counted, dated, empty, eventWord, number, observerLink, pager, table, time, what } from "./show.js";
+import { EVENT_TYPES, asker, causeOf, counted, empty, eventWord, number, observerLink, pager, table, time, what } from "./show.js";
 
 /** The parameters of the address that filter. */
 const FILTERS = ["type", "observer", "service", "span", "since", "until"];
@@ -116,7 +116,7 @@ function draw(data, route, context) {
       { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
       { title: "Service", isExtra: true, cell: (it) => (it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "") },
       { title: "Gap", isExtra: true, class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it))) },
-      { title: "Cause", class: "text", isSecond: true, cell: (it) => dated(it.text) },
+      { title: "Cause", class: "text", isSecond: true, cell: (it) => causeOf(it) },
       { title: "By", isExtra: true, cell: (it) => asker(it.by) },
     ], items),
     pager(["Newest", "Older"], next, route, context, "Older events: not live"),

@@ -53,28 +53,42 @@ export function time(at) {
   return h("time", { datetime: at, title: exact(at) }, ago(at));
 }
 
+/** A sentence of a manager, with its durations as the console writes them. */
+const spoken = (text) => text.replace(/(?<=^|[\s(])\d+(?:\.\d+)?(?:ms|[smhd])(?!\w|\.\w)/g, spaced);
+
 const MOMENT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/;
 
 /** A sentence of a manager, with relative times like all other texts. */
 export function timed(text) {
   const found = MOMENT.exec(text ?? "");
-  if (!found) return text ?? "";
-  const before = text.slice(0, found.index).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word));
+  if (!found) return spoken(text ?? "");
+  const before = spoken(text.slice(0, found.index)).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word));
   return [before, time(found[0]), timed(text.slice(found.index + found[0].length))];
 }
 
 /** The same as plain text, for a tooltip. */
 export function timedText(text) {
   const found = MOMENT.exec(text ?? "");
-  if (!found) return text ?? "";
-  return `${text.slice(0, found.index).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word))}${ago(found[0])}${timedText(text.slice(found.index + found[0].length))}`;
+  if (!found) return spoken(text ?? "");
+  return `${spoken(text.slice(0, found.index)).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word))}${ago(found[0])}${timedText(text.slice(found.index + found[0].length))}`;
 }
 
-/** The text of an event: its times may be past, thus they are exact. */
+/** A text with exact times: those of an event may be past. */
 export function dated(text) {
   const found = MOMENT.exec(text ?? "");
   if (!found) return text ?? "";
   return [text.slice(0, found.index), h("span", { title: found[0] }, exact(found[0])), dated(text.slice(found.index + found[0].length))];
+}
+
+/** The events whose text is that of an observer's code: the console changes no duration in it. */
+const OF_CODE = new Set(["errored", "restarted", "refused", "failed"]);
+/** Why an event happened. */
+export const causeOf = ({ type, text }) => dated(OF_CODE.has(type) ? text : spoken(text ?? ""));
+
+/** What the manager says beside the error of an observer's code; nothing if it says no more than that. */
+export function besideError({ reason, last_error: error }) {
+  const end = `: ${error}`, said = reason?.endsWith(end) ? reason.slice(0, -end.length) : reason;
+  return said && said !== error ? said : null;
 }
 
 export function tick() {
@@ -89,7 +103,7 @@ export const countOf = ({ health, observers }, name) => (name === "waiting" ? Ma
 /** Health where there is one, otherwise the status. */
 export const standing = (it) => (it.status === "Scheduled" ? it.status : it.health ?? it.status);
 const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare" }, `· ${counted(it.restarts, "restart")}`) : null];
-export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: it.reason || undefined },
+export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: timedText(it.reason) || undefined },
   standingText(it));
 export const state = (name) => h("span", { class: "status", "data-state": name, title: meaningOf(name) }, word(name));
 /** The health of an observer as a pill, for the head of its page. */
