@@ -102,7 +102,7 @@ export function tick() {
 export const countOf = ({ health, observers }, name) => (name === "waiting" ? Math.max((health.waiting ?? 0) - (observers.Scheduled ?? 0), 0) : health[name] ?? observers[name] ?? 0);
 /** Health where there is one, otherwise the status. */
 export const standing = (it) => (it.status === "Scheduled" ? it.status : it.health ?? it.status);
-const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare" }, `· ${counted(it.restarts, "restart")}`) : null];
+const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare", title: "in its present run" }, `· ${counted(it.restarts, "restart")}`) : null];
 export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: timedText(it.reason) || undefined },
   standingText(it));
 export const state = (name) => h("span", { class: "status", "data-state": name, title: meaningOf(name) }, word(name));
@@ -171,11 +171,11 @@ export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) 
 function secondLines(columns) {
   const why = columns.find((it) => it.isSecond);
   if (!why) return columns;
-  const head = columns.find((it) => it.isHead) ?? columns.find((it) => it.class === "name"), both = (it) => ({ ...it, cell: (item) => [it.cell(item), h("span", { class: "under" }, why.cell(item))] });
+  const head = columns.find((it) => it.isHead) ?? columns.find((it) => it.class === "name"), both = (it) => ({ ...it, cell: (item) => [it.cell(item), h("span", { class: "under" }, (why.under ?? why.cell)(item))] });
   return columns.map((it) => (it === why ? { ...it, class: `${it.class} spare` } : it === head ? both(it) : it));
 }
 
-/** A table whose columns are `{ title, cell(item), class, isHead, isSecond, isExtra }`, of which a phone omits the extra ones; it scrolls in itself when it is too wide. */
+/** A table whose columns are `{ title, cell(item), class, isHead, isSecond, isExtra }`, of which a phone omits the extra ones (`under(item)`: what it shows of the second one); it scrolls in itself when it is too wide. */
 export function table(caption, given, items, rowOf = () => ({})) {
   const columns = secondLines(given).map((it) => (it.isExtra ? { ...it, class: [it.class, "roomy"].filter(Boolean).join(" ") } : it));
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
