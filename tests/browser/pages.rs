@@ -118,7 +118,7 @@ async fn access_is_managed_and_what_a_session_may_not_read_is_hidden() {
     page.until("the secret to be gone", "!document.querySelector('#secret')").await;
     page.until_text("tbody", "jane").await;
     page.click(Locator::Css("button[aria-label='Revoke ada']")).await;
-    page.until_text("#dialog", "You may be logged in with this token").await;
+    page.until_text("#dialog", "logged in with this token").await;
     page.until_text("#dialog", "No other token has the role admin").await;
     page.press("Cancel").await;
     page.view("#/audit").await;

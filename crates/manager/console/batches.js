@@ -4,7 +4,7 @@ import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { createBatch } from "./start.js";
-import { bar, counted, duration, empty, explained, fact, number, observerLink, pager, state, table, time, word } from "./show.js";
+import { bar, counted, duration, empty, explained, fact, number, observerLink, pager, state, table, time, timed, word } from "./show.js";
 
 const LISTED = 50, PAGE = 100;
 const STATUSES = ["Scheduled", "Created", "Processing", "Paused", "OnDeleting", "Completed", "Failed", "Deleted"];
@@ -47,7 +47,7 @@ const drawAll = ({ items, total }) => [
     { title: "Failed", isExtra: true, class: "n", cell: (it) => number(it.counts.Failed) },
     { title: "Time left", isExtra: true, class: "n", cell: (it) => it.time_left ?? "" },
     { title: "Created", isExtra: true, class: "n when", cell: (it) => time(it.created_at) },
-    { title: "Reason", class: "text", isSecond: true, cell: (it) => it.reason },
+    { title: "Reason", class: "text", isSecond: true, cell: (it) => timed(it.reason) },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The newest ${number(items.length)} of ${number(total)} batches are shown.`) : null,
 ];
@@ -77,7 +77,7 @@ function drawOne(data, route, context) {
   const { it } = data;
   return [
     h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/batches" }, "Batches")), h("h1", {}, it.name), state(it.state)),
-    it.reason ? h("p", { class: "why", key: "why" }, it.reason) : null,
+    it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,
     h("section", { class: "panel across", key: "progress" },
       h("p", { class: "load" }, h("strong", {}, number(it.settled)), ` of ${counted(it.members, "observer")} ended`, it.counts.Failed ? h("span", { class: "fine bad" }, `${number(it.counts.Failed)} failed`) : null),
       progress(it), buttons(it, context)),

@@ -1,9 +1,12 @@
 // The complaints about the form for a new observer that need no manager, all at once, each at its field.
 
-const DURATION = /^\s*(?:\d+(?:\.\d+)?\s*[a-z]+\s*)+$/i;
+/** The units that managers read, besides weeks with their long names and parts of milliseconds. */
+const UNIT = "(?:ns|nsecs?|nanos?|nanoseconds?|[uµμ]s|[uµμ]secs?|micros?|microseconds?|ms|msecs?|millis?|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?)";
+/** Numbers with units; managers also read `01:30:00` and the notation of ISO 8601. */
+const DURATION = new RegExp(`^(?:\\+?(?:\\s*\\d+(?:[.,]\\d+)?\\s*${UNIT},?(?![A-Za-z]))+|\\d+:\\d\\d:\\d\\d(?:[.,]\\d+)?|P(?=.*\\d)[\\dWDTHMS.,]+)$`);
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
-export const asDuration = (text) => (DURATION.test(text) || text.trim() === "0" ? null : `“${text.trim()}” is not a duration: write it like 500ms, 30s, 1h 30m or 30d`);
+export const asDuration = (text) => (DURATION.test(text.trim()) ? null : `“${text.trim()}” is not a duration: write it like 500ms, 30s, 1h 30m or 30d`);
 export const asWhole = (least, most) => (text) => (/^[-+]?\d+$/.test(text) && Number(text) >= least && Number(text) <= most ? null : `“${text}” is not a whole number ${most === Infinity ? `of ${least} or more` : `from ${least} to ${most}`}`);
 export const asName = (text) => (NAME.test(text) ? null : `“${text}” is not a name: 1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit`);
 const asKeys = (text) => text.split(/[\s,]+/).filter(Boolean).map((it) => (NAME.test(it) || it.includes(":") ? null : `“${it}” is not a key: 1 to 128 of A-Z a-z 0-9 . _ -, starting with a letter or digit`)).find(Boolean) ?? null;

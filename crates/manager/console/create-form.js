@@ -26,10 +26,9 @@ function retryOf({ retry, first, longest, reset, every, attempts, delays }) {
 /** The definition that the form makes; puts a complaint into `wrong` for each field that cannot be read. */
 export function body(draft, members, isWhole, wrong) {
   const spec = collect(members, draft.spec, wrong), retry = retryOf(draft);
-  const labels = draft.labels.split(/[,\n]/).map((it) => it.trim()).filter(Boolean).map((it) => {
-    if (!it.includes("=")) wrong["/labels"] = `“${it}” is not key=value`;
-    return [it.slice(0, it.indexOf("=")), it.slice(it.indexOf("=") + 1)];
-  });
+  const typed = draft.labels.split(/[,\n]/).map((it) => it.trim()).filter(Boolean), unreadable = typed.find((it) => it.indexOf("=") < 1);
+  if (unreadable) wrong["/labels"] = `“${unreadable}” is not key=value`;
+  const labels = typed.filter((it) => it.indexOf("=") > 0).map((it) => [it.slice(0, it.indexOf("=")), it.slice(it.indexOf("=") + 1)]);
   return {
     ...(draft.name.trim() && { name: draft.name.trim() }), kind: draft.kind, spec: isWhole ? spec.spec ?? {} : spec,
     ...(draft.namespace && { namespace: draft.namespace }), ...(draft.pool && { pool: draft.pool }), ...(retry && { retry }), ...(draft.grace.trim() && { grace: draft.grace.trim() }), ...(labels.length && { labels: Object.fromEntries(labels) }),

@@ -38,6 +38,9 @@ function heldText(from) {
   } catch { return null; }
 }
 
+/** Where a user goes who creates nothing: back to the observer with the id `from`, which was to be cloned, or to the list. */
+export const leaveTo = (from) => { location.hash = from ? `#/observers/${encodeURIComponent(from)}` : "#/observers"; };
+
 export const textDraft = () => draft;
 
 export async function loadText(params, mode) {
@@ -67,5 +70,5 @@ async function send(forget, context) {
 /** `forget` clears the form, whose values the text may have taken over. */
 export function drawText(known, forget, context) {
   keepText(draft);
-  return editor(draft, known, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { dropText(); forget(); location.hash = "#/observers"; } }, context);
+  return editor(draft, known, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { const { from } = draft; dropText(); forget(); leaveTo(from); } }, context);
 }

@@ -3,7 +3,7 @@ import { Refused, call, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { complaints } from "./create-check.js";
 import { CLEAN, body, formOf, membersOf } from "./create-form.js";
-import { drawText, dropText, loadText, startOf, startText, textDraft } from "./create-text.js";
+import { drawText, dropText, leaveTo, loadText, startOf, startText, textDraft } from "./create-text.js";
 import { fieldAt, fieldsOf } from "./definition-fields.js";
 import { ordered } from "./definition.js";
 import { h } from "./dom.js";
@@ -172,8 +172,8 @@ const previewOf = ({ members, isWhole }) => toYaml(ordered(body(draft, members, 
 
 /** The definition that the form makes, beside it, and the buttons. */
 const review = (known, pools) => h("section", { class: "panel review" }, h("header", {}, h("h2", {}, "New definition")),
-  poolNotice(draft, pools), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
-  h("p", { class: "row" }, h("button", { type: "submit", form: "new-form", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { forget(); location.hash = "#/observers"; } }, "Cancel")));
+  poolNotice(body(draft, known.members, known.isWhole, {}), pools, true), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
+  h("p", { class: "row" }, h("button", { type: "submit", form: "new-form", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { const { from } = draft; forget(); leaveTo(from); } }, "Cancel")));
 
 /** After an input: the draft is kept, and the definition beside the form follows. */
 function inputted(known) {

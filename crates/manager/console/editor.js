@@ -6,6 +6,7 @@ import { MEMBERS, fieldAt, fieldsOf } from "./definition-fields.js";
 import { changed, diffView, linesOf } from "./diff.js";
 import { h } from "./dom.js";
 import { ordered } from "./definition.js";
+import { nearest } from "./match.js";
 import { fits } from "./schema.js";
 import { coded, counted } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
@@ -13,21 +14,37 @@ import { fromYaml, toYaml } from "./yaml.js";
 const CHECK_MS = 300;
 export const MODES = { form: "Form", yaml: "YAML", json: "JSON" };
 /** `before` is null for a new observer. */
-export const draftOf = (before, definition, more = {}) => ({ before, definition: ordered(definition), mode: "form", text: null, values: null, hidden: [], shown: new Set(), own: {}, wrong: [], unreadable: null, saving: false, timer: null, ...more });
+export const draftOf = (before, definition, more = {}) => ({ before, definition: ordered(definition), mode: "form", text: null, values: null, hidden: [], shown: new Set(), own: {}, wrong: [], unreadable: null, saving: false, timer: null, kinds: [], ...more });
 
 const written = (draft) => (draft.mode === "json" ? `${JSON.stringify(draft.definition, null, 2)}\n` : toYaml(draft.definition));
 
+/** What the user may have meant by the name of an unknown member. */
+function meant(name, { kind }, kinds) {
+  const near = nearest(name, MEMBERS), { members, isWhole } = membersOf(kinds.find((it) => it.name === kind));
+  const inSpec = near || isWhole ? null : nearest(name, members.map((it) => it.name));
+  return near ? `; did you mean \`${near}\`?` : inSpec ? `; did you mean \`${inSpec}\` of the spec?` : `; known: ${MEMBERS.join(", ")}`;
+}
+
+/** Why a kind cannot be used that no service offers. */
+function notOffered(kind, kinds) {
+  const names = kinds.map((it) => it.name), near = nearest(kind, names);
+  return `no service runs the kind \`${kind}\`${near ? `; did you mean \`${near}\`?` : names.length ? `; kinds: ${names.join(", ")}` : ""}`;
+}
+
 /** Members that no definition has. */
-const unknown = (definition) => Object.keys(definition).filter((name) => !MEMBERS.includes(name)).map((name) => ({ pointer: `/${name}`, detail: `is not a member of an observer; known: ${MEMBERS.join(", ")}` }));
+const unknown = (definition, kinds) => Object.keys(definition).filter((name) => !MEMBERS.includes(name)).map((name) => ({ pointer: `/${name}`, detail: `is not a member of an observer${meant(name, definition, kinds)}` }));
 
 /** What is wrong with members that the manager judges only when the observer is created. It may know more time zones than the browser. */
 const plainly = (definition) => Object.entries(complaints(formOf(definition, []).values)).filter(([pointer]) => pointer !== "/time_zone").map(([pointer, detail]) => ({ pointer, detail }));
 
-/** A pool without services is no error: one may start later. */
-export function poolNotice({ pool }, pools) {
+/** Whether the manager creates this observer although its pool has no slot: it is to wait for one, or needs none yet. */
+const canWait = (it) => it.on_full === "queue" || it.desired === "paused" || Boolean(it.start_at || it.schedule || it.windows);
+
+/** What happens if no service of the pool runs; `isNew`: whether the observer is yet to be created. */
+export function poolNotice({ pool, ...rest }, pools, isNew) {
   if (typeof pool !== "string" || pool === "" || pools.length === 0 || pools.some((it) => it.name === pool && it.services > 0)) return null;
   const others = pools.filter((it) => it.services > 0).map((it) => it.name);
-  return h("p", { class: "notice", key: "pool" }, h("strong", {}, `No service of pool ${pool} runs. `), `The observer waits until one does.${others.length ? ` Pools with services: ${others.join(", ")}.` : ""}`);
+  return h("p", { class: "notice", key: "pool" }, h("strong", {}, `No service of pool ${pool} runs. `), `${isNew && !canWait(rest) ? "The manager refuses to create the observer; with “Queue when full” (on_full: queue), it waits until one does." : "The observer waits until one does."}${others.length ? ` Pools with services: ${others.join(", ")}.` : ""}`);
 }
 
 function check(draft, context) {
@@ -40,10 +57,10 @@ function check(draft, context) {
       wrong = answer.errors;
     } catch (error) {
       if (!(error instanceof Refused)) return;
-      wrong = error.errors.length ? error.errors : [{ pointer: error.status === 404 ? "/kind" : "", detail: error.message }];
+      wrong = error.errors.length ? error.errors : [error.status === 404 ? { pointer: "/kind", detail: notOffered(kind, draft.kinds) } : { pointer: "", detail: error.message }];
     }
     if (at !== draft.definition) return;
-    draft.wrong = [...unknown(at), ...wrong, ...plainly(at).filter((it) => !wrong.some((one) => one.pointer === it.pointer))];
+    draft.wrong = [...unknown(at, draft.kinds), ...wrong, ...plainly(at).filter((it) => !wrong.some((one) => one.pointer === it.pointer))];
     context.redraw();
   }, CHECK_MS);
 }
@@ -121,12 +138,13 @@ function others(draft) {
 /** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */
 export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel, notice }, context) {
   const all = linesOf(draft.before, draft.definition), count = changed(all);
+  draft.kinds = kinds;
   const blocked = draft.saving || draft.unreadable !== null || draft.wrong.length > 0 || (draft.before !== null && count === 0);
   return h("div", { class: "panels lead", key: "editor" },
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, title),
       draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
-      notice ?? null, others(draft), poolNotice(draft.definition, pools), diffView(all, "Changes"),
+      notice ?? null, others(draft), poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

@@ -6,7 +6,7 @@ import { gap, gapOf, isBound } from "./gap.js";
 import { SPANS } from "./lanes-scale.js";
 import { askRange } from "./range.js";
 import { may, readable } from "./session.js";
-import { EVENT_TYPES, asker, counted, dated, empty, eventWord, number, observerLink, pager, table, time, what } from "./show.js";
+import { EVENT_TYPES, asker, causeOf, counted, empty, eventWord, number, observerLink, pager, table, time, what } from "./show.js";
 
 /** The parameters of the address that filter. */
 const FILTERS = ["type", "observer", "service", "span", "since", "until"];
@@ -97,6 +97,14 @@ function filters(data, params, context) {
     spanChoice(params, context));
 }
 
+const serviceLink = ({ service: it }) => (it ? h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, it.name) : "");
+
+/** The second line of an event on a phone: its service, its cause and its gap. */
+function under(it) {
+  const parts = [it.service ? [it.observer || it.burst ? "on " : "", serviceLink(it)] : null, it.text ? causeOf(it) : null, gapOf(it) === null ? null : ["gap ", gap(gapOf(it), isBound(it))]];
+  return parts.filter(Boolean).map((part, at) => [at ? " · " : "", part]);
+}
+
 function nothing({ about }, isFiltered, clear) {
   const button = h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter");
   if (about.id === null) return empty("No such observer", about.like.length ? ["Names that contain it: ", about.like.slice(0, 5).map((it, at) => [at ? ", " : "", h("a", { href: `#/events?observer=${it.id}` }, it.name)])] : "No observer has this name, or a name that contains it.", button);
@@ -114,9 +122,9 @@ function draw(data, route, context) {
       { title: "When", class: "when", cell: (it) => time(it.at) },
       { title: "Event", isHead: true, cell: (it) => what(it.type) },
       { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
-      { title: "Service", isExtra: true, cell: (it) => (it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "") },
+      { title: "Service", isExtra: true, cell: serviceLink },
       { title: "Gap", isExtra: true, class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it))) },
-      { title: "Cause", class: "text", isSecond: true, cell: (it) => dated(it.text) },
+      { title: "Cause", class: "text", isSecond: true, cell: (it) => causeOf(it), under },
       { title: "By", isExtra: true, cell: (it) => asker(it.by) },
     ], items),
     pager(["Newest", "Older"], next, route, context, "Older events: not live"),

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
-import { spread } from "./lanes-scale.js";
+import { firstIn, spread } from "./lanes-scale.js";
 import { may, readable } from "./session.js";
 import { number } from "./show.js";
 
@@ -15,13 +15,31 @@ let held = null, askedAt = -Infinity;
 let pointed = null;
 addEventListener("hashchange", () => { pointed = null; });
 
+const lanesOf = (picture) => (picture.others ? [...picture.lanes, picture.others] : picture.lanes);
+/** Less than this before the end, a timeline is too short to read. */
+const SHORTEST_MS = 60000;
+
+/** The picture since the first service of a new deployment: in the columns of a day, its first minutes are a mean with the time before. Nothing for an older one. */
+async function beginning(picture) {
+  const until = Date.parse(picture.until), first = firstIn(picture, []);
+  if (first === undefined || first < until - FEWEST * (until - Date.parse(picture.since)) / COLUMNS) return null;
+  const since = new Date(Math.min(first, until - SHORTEST_MS)).toISOString();
+  return { first, picture: await get("/v1/timeline", { since, columns: COLUMNS }) };
+}
+
+/** The first column of a new deployment begins with its first service. */
+function begun(column, { first, picture }) {
+  const since = Math.max(column.since, first), [it] = spread(lanesOf(picture), { since, until: Math.min(column.until, Date.parse(picture.until)) }, 1);
+  return { ...column, since, running: it?.held_max ?? column.running };
+}
+
 /** The columns of the picture from the first in which a service ran; nothing if none ran. */
-function series(picture) {
+function series(picture, start) {
   const at = { since: Date.parse(picture.since), until: Date.parse(picture.until) }, size = (at.until - at.since) / COLUMNS;
-  const lanes = picture.others ? [...picture.lanes, picture.others] : picture.lanes;
-  const told = spread(lanes, at, COLUMNS);
+  const told = spread(lanesOf(picture), at, COLUMNS);
   const all = Array.from({ length: COLUMNS }, (_, index) => ({ running: told[index]?.held_max ?? 0, nowhere: told[index]?.gap ?? 0, since: at.since + index * size, until: at.since + (index + 1) * size }));
   const first = all.findIndex((it) => it.running > 0 || it.nowhere > 0);
+  if (first >= 0 && start !== null) all[first] = begun(all[first], start);
   return first < 0 ? null : all.map((it, index) => ({ ...it, isBefore: index < first })).slice(Math.min(first, COLUMNS - FEWEST));
 }
 
@@ -33,7 +51,7 @@ export async function history() {
   askedAt = now;
   try {
     const picture = await readable("events:read", () => get("/v1/timeline", { since: "24h", columns: COLUMNS }), null);
-    held = picture && series(picture);
+    held = picture && series(picture, await beginning(picture));
   } catch (error) {
     askedAt = -Infinity;
     throw error;

@@ -60,12 +60,24 @@ function heldPaths(segments, row, full, { x }) {
   });
 }
 
-function faults(segments, row, { x, isCoarse }) {
+/** A gap shorter than this looks like a moment, whatever time a column stands for. */
+const MOMENT_MS = 250;
+
+/** Whether all gaps of a lane in a segment were that short, as those of handovers are: the incidents say how long. */
+function momentary(incidents, columnMs) {
+  const all = incidents.map((it) => ({ at: Date.parse(it.since), end: untilOf(it), ms: it.gap_ms_max }));
+  return (segment) => {
+    const near = all.filter((it) => it.at < Date.parse(segment.until) + columnMs && it.end > Date.parse(segment.since) - columnMs);
+    return near.length > 0 && near.every((it) => it.ms < MOMENT_MS);
+  };
+}
+
+function faults(segments, row, { x, isCoarse }, isMomentary) {
   return segments.filter((it) => it.gap > 0 || it.overlap > 0).flatMap((it) => {
-    const from = x(Date.parse(it.since)), whole = x(Date.parse(it.until)) - from, width = isCoarse ? Math.max(whole - 1, 1.2) : Math.max(whole, 2.5);
+    const from = x(Date.parse(it.since)), whole = x(Date.parse(it.until)) - from, isBrief = isCoarse || isMomentary(it), width = isBrief ? Math.max(whole - 1, 1.2) : Math.max(whole, 2.5);
     const part = (name) => s("rect", { class: name, x: from.toFixed(1), y: y(row), width: width.toFixed(1), height: ROW, rx: 1 });
     // A column of a minute has a gap if there was one for a moment: it must not look like a minute of it.
-    if (isCoarse) return [it.gap > 0 ? part("gap brief") : null, it.overlap > 0 ? part("overlap") : null];
+    if (isBrief) return [it.gap > 0 ? part("gap brief") : null, it.overlap > 0 ? part("overlap") : null];
     return [it.gap > 0 ? part(width > WIDE_GAP ? "gap long" : "gap") : null, it.gap > 0 && width > WIDE_GAP ? s("rect", { class: "gap", x: from.toFixed(1), y: y(row), width: 2.5, height: ROW }) : null, it.overlap > 0 ? part("overlap") : null];
   }).filter(Boolean);
 }
@@ -196,7 +208,8 @@ function rowsOf(picture, at, groups) {
 
 function chart(all, capacities, width, groups, choose) {
   const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type)) };
-  const left = width < NARROW ? 88 : 124, at = { ...scale(picture, width, left, 14), isCoarse: (Date.parse(picture.until) - Date.parse(picture.since)) / picture.columns > COARSE_MS };
+  const left = width < NARROW ? 88 : 124, columnMs = (Date.parse(picture.until) - Date.parse(picture.since)) / picture.columns;
+  const at = { ...scale(picture, width, left, 14), isCoarse: columnMs > COARSE_MS };
   const drawn = rowsOf(picture, at, groups);
   const rows = new Map(drawn.flatMap((it, row) => (it.sum ? [] : [...(it.names ?? [it.service])].map((name) => [name, row]))));
   const top = Math.max(1, ...drawn.filter((it) => !it.group && !it.sum).map((it) => most(it, "held_max")));
@@ -206,7 +219,7 @@ function chart(all, capacities, width, groups, choose) {
   const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
     it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), until: at.until, isGrouped: Boolean(groups?.by) }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
-    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
+    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at, momentary(picture.incidents.filter((one) => it.sum || stands(it, one.from)), columnMs)), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
     ...dragging({ at, width, choose, move: (event) => look(event, picture, drawn, at, width), leave: () => show(null) }) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),

@@ -1,9 +1,9 @@
 // The columns of the list of observers: which there are, and which of them the address names.
 import { h } from "./dom.js";
-import { health, number, time, timed } from "./show.js";
+import { health, number, time, timed, timedText } from "./show.js";
 
 /** Why it is as it is: the last error, the reason, or the progress. */
-export const note = (it) => it.last_error && (it.health === "restarting" || it.status === "Failed") ? h("span", { class: "bad", title: it.last_error }, it.last_error) : h("span", { title: it.reason }, it.reason ? timed(it.reason) : it.progress || "");
+export const note = (it) => it.last_error && (it.health === "restarting" || it.status === "Failed") ? h("span", { class: "bad", title: it.last_error }, it.last_error) : h("span", { title: timedText(it.reason) || undefined }, it.reason ? timed(it.reason) : it.progress || "");
 const none = () => h("span", { class: "none" }, "–");
 const tags = (labels) => Object.entries(labels).map(([key, value]) => h("a", { class: "tag", key, href: `#/observers?label=${encodeURIComponent(`${key}=${value}`)}` }, `${key}=${value}`));
 

@@ -2,6 +2,7 @@
 import { clockMs, exact } from "./clock.js";
 import { h, patch } from "./dom.js";
 import { Tail, runOf } from "./log-tail.js";
+import { ENDED as RUN_ENDED } from "./runs.js";
 import { counted, dated } from "./show.js";
 
 const DRAW_MS = 200;
@@ -49,8 +50,25 @@ function marked(text) {
 function lines() {
   const all = chosen();
   if (all.length === 0) return [h("p", { key: "none", "data-stream": "note" }, tail.rows.length || view.run ? "No line matches." : "No output yet.")];
-  return all.slice(-SHOWN).map((it) => (it.stream === "note" ? h("p", { key: it.id, "data-stream": "note" }, "— ", dated(it.text)) :
+  return parted(all.slice(-SHOWN)).map((it) => (it.stream === "note" ? h("p", { key: it.id, "data-stream": "note" }, "— ", dated(it.text)) :
     h("p", { key: it.id, "data-stream": it.stream, "data-level": level(it), title: `${exact(it.at)} · run ${runOf(it)}` }, h("span", { class: "at" }, clockMs(it.at)), h("span", { class: "from" }, it.stream), h("span", { class: "said" }, marked(it.text)))));
+}
+
+/** The beginning of a run as a note: how the former run ended, and where this one runs. */
+function turn(before, run) {
+  const known = (epoch) => runs.find((it) => it.epoch === epoch), ended = known(before)?.ended;
+  return `${ended ? `run ${before} ended: ${RUN_ENDED[ended] ?? ended} · ` : ""}run ${run}${known(run)?.on ?? ""}`;
+}
+
+/** The rows with a note between the lines of two runs, unless a note of the stream stands there. A search shows lines only. */
+function parted(rows) {
+  let before = null;
+  return view.find ? rows : rows.flatMap((it) => {
+    const run = runOf(it), isNext = before !== null && run !== null && run !== before;
+    const note = isNext ? [{ id: `run-${it.id}`, stream: "note", text: turn(before, run) }] : [];
+    before = run;
+    return [...note, it];
+  });
 }
 
 const box = () => document.getElementById("logs");
@@ -79,7 +97,7 @@ function scrolled(event) {
 }
 
 function download(name) {
-  const text = chosen().map((it) => (it.stream === "note" ? `# ${it.text}` : `${it.at} ${it.stream} ${it.text}`)).join("\n");
+  const text = parted(chosen()).map((it) => (it.stream === "note" ? `# ${it.text}` : `${it.at} ${it.stream} ${it.text}`)).join("\n");
   const url = URL.createObjectURL(new Blob([`${text}\n`], { type: "text/plain" }));
   h("a", { href: url, download: `${name}.log` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
@@ -112,7 +130,7 @@ export function logs(it, known, params, context) {
     tail = new Tail(it.id, () => { timer ??= setTimeout(show, DRAW_MS); });
     tail.hash = location.hash.split("?")[0];
   }
-  runs = known.slice(0, RUNS).map((run) => ({ epoch: run.epoch_string, on: run.service ? ` on ${run.service.name}` : "" }));
+  runs = known.slice(0, RUNS).map((run) => ({ epoch: run.epoch_string, ended: run.ended, on: run.service ? ` on ${run.service.name}` : "" }));
   turnToRun(params.get("run") ?? "");
   tail.open(ENDED.includes(it.status));
   requestAnimationFrame(stick);

@@ -39,6 +39,26 @@ export function fitting(items, textOf, typed) {
   return (exact.length ? exact : all).sort((a, b) => a.misfit - b.misfit);
 }
 
+/** How many letters to insert, leave out, replace, or swap with the next one. */
+function distance(a, b) {
+  let before = [], last = Array.from({ length: b.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= a.length; i += 1) {
+    const line = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const isSwap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      line[j] = Math.min(last[j] + 1, line[j - 1] + 1, last[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1), isSwap ? before[j - 2] + 1 : Infinity);
+    }
+    [before, last] = [last, line];
+  }
+  return last[b.length];
+}
+
+/** The name that a user may have meant; null if none is similar. */
+export function nearest(typed, names) {
+  const all = typed.length > 64 ? [] : names.map((name) => ({ name, far: distance(typed.toLowerCase(), name.toLowerCase()) })).sort((a, b) => a.far - b.far);
+  return all.length && all[0].far <= Math.max(1, Math.floor(typed.length / 3)) ? all[0].name : null;
+}
+
 /** Parts of a name that contain what is typed with one mistake: each such name contains at least one of them. */
 export function pieces(typed) {
   const half = Math.ceil((typed.length + 1) / 2);

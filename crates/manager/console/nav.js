@@ -5,11 +5,11 @@ import { isHandover } from "./incident-text.js";
 import { may, readable } from "./session.js";
 import { number, observersIn } from "./show.js";
 
-/** `key` is the letter after `g`. */
+/** `key` is the letter after `g`; `words`: what users may also type for the page. */
 export const PAGES = [
   { group: "Look", path: "", title: "Overview", key: "h", needs: "status:read" },
   { group: "Look", path: "observers", title: "Observers", key: "o", needs: "observers:read" },
-  { group: "Look", path: "services", title: "Services", key: "s", needs: "services:read" },
+  { group: "Look", path: "services", title: "Services", words: "svc", key: "s", needs: "services:read" },
   { group: "Look", path: "topology", title: "Topology", key: "t", needs: "services:read" },
   { group: "Look", path: "incidents", title: "Incidents", key: "i", needs: "events:read" },
   { group: "Look", path: "events", title: "Events", key: "e", needs: "events:read" },

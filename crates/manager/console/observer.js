@@ -9,7 +9,7 @@ import { gap, isBound } from "./gap.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
 import { may, readable } from "./session.js";
-import { asker, counted, dated, duration, fact, number, observerPath, pill, spaced, table, time, timed, what } from "./show.js";
+import { asker, besideError, causeOf, counted, duration, fact, number, observerPath, pill, spaced, table, time, timed, what } from "./show.js";
 import { timesPanel, windowsText } from "./times.js";
 import { SHOWN, versionsPanel } from "./versions.js";
 import { toYaml } from "./yaml.js";
@@ -101,7 +101,7 @@ const eventsPanel = ({ it, events }) => h("section", { class: "panel", key: "eve
   { title: "When", class: "when", cell: (event) => time(event.at) },
   { title: "Event", isHead: true, cell: (event) => what(event.type) },
   { title: "Service", isExtra: true, cell: (event) => event.service?.name ?? "" },
-  { title: "Cause", class: "text", isSecond: true, cell: (event) => dated(event.text) },
+  { title: "Cause", class: "text", isSecond: true, cell: (event) => causeOf(event) },
   { title: "By", isExtra: true, cell: (event) => asker(event.by) },
   { title: "Gap", isExtra: true, class: "n", cell: (event) => event.gap_ms === null ? "" : gap(event.gap_ms, isBound(event)) },
 ], events.items), events.total > EVENTS ? h("p", { class: "fine" }, `The last ${EVENTS} of ${number(events.total)}. `, h("a", { href: `#/events?observer=${it.id}` }, "All events")) : null);
@@ -151,7 +151,7 @@ function draw(data, { params }, context) {
   return [
     header(it, context),
     it.status === "Completed" && !it.reason ? h("p", { class: "why", key: "over" }, endedText(it, runs[0])) : null,
-    it.last_error && it.status !== "Deleted" ? h("p", { class: "why", key: "error" }, h("span", { class: "bad" }, it.last_error), it.reason && it.reason !== it.last_error ? [" · ", timed(it.reason)] : "") : it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,
+    it.last_error && it.status !== "Deleted" ? h("p", { class: "why", key: "error" }, h("span", { class: "bad" }, it.last_error), besideError(it) ? [" · ", timed(besideError(it))] : "") : it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,
     it.progress ? h("p", { class: "why", key: "progress" }, it.progress) : null,
     editing && isEditing(it) ? editPanel(it, editing, context) : null,
     stripPanel(runs, it, params, context),

@@ -17,6 +17,8 @@ const FRESH_PAGE = { cursor: "", page: "" };
 const ticked = new Map();
 /** Where the pages before this one started. */
 const behind = new Map();
+// A selection of which the user no longer thinks must not be acted on: it lasts while the list or one observer is open.
+addEventListener("hashchange", () => { if (!/^#\/observers(?:[/?]|$)/.test(location.hash)) ticked.clear(); });
 let typing = null;
 let working = null;
 

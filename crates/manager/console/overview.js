@@ -25,7 +25,7 @@ async function load({ params }) {
     get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), read, problems(),
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
     readable("events:read", () => readTimeline(params, () => read.then((it) => it.items), { columns: columns() }), null), history()]);
-  return { stats, pools: pools.items, services: services.items, found, safeMode, parked: parked.total, picture, past };
+  return { stats, pools: pools.items, services: services.items, room: roomOf(stats, pools.items, services), found, safeMode, parked: parked.total, picture, past };
 }
 
 function headline({ stats }) {
@@ -36,8 +36,16 @@ function headline({ stats }) {
   return `${number(running)} of ${number(wanted + failed)} observers run`;
 }
 
-/** The services that take observers. */
-const able = ({ services }) => (services.active ?? 0) + (services.standby ?? 0);
+/**
+ * Slots and services, as the table of pools shows them. Without permission for pools or services, the statistics count them; those may be a
+ * second older. `able`: the services that take observers.
+ */
+function roomOf(stats, pools, { items, total }) {
+  const has = (state) => (items.length && total <= items.length ? items.filter((it) => !it.is_deleted && it.state === state).length : stats.services[state] ?? 0);
+  const sum = (name) => pools.reduce((all, it) => all + it[name], 0), active = has("active");
+  const slots = pools.length ? { capacity: sum("capacity"), free: sum("free"), services: sum("services") } : { capacity: stats.capacity, free: Math.max(stats.capacity - stats.held, 0), services: null };
+  return { ...slots, active, able: active + has("standby") };
+}
 
 /** The pool that can lose the fewest services. One without services and observers, as a paused pool may be, does not count. */
 const weakest = (pools) => pools.filter((it) => it.services > 0 || it.needed > 0).sort((a, b) => a.failure_tolerance - b.failure_tolerance)[0] ?? null;
@@ -53,11 +61,11 @@ function nextFailure(pools) {
 }
 
 /** Why some observers do not run, the free slots, and the failure tolerance. */
-function standing({ stats, pools }) {
-  if (able(stats) === 0) return ["No service is active: no observer can run."];
+function standing({ stats, pools, room: { capacity, free, active, able } }) {
+  if (able === 0) return ["No service is active: no observer can run."];
   const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = countOf(stats, "waiting");
   const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting ? `${number(waiting)} waiting` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
-  const room = `${number(Math.max(stats.capacity - stats.held, 0))} of ${counted(stats.capacity, "slot")} free on ${counted(stats.services.active ?? 0, "active service")}`;
+  const room = `${number(free)} of ${counted(capacity, "slot")} free on ${counted(active, "active service")}`;
   return [...parts, room, nextFailure(pools)].filter(Boolean);
 }
 
@@ -89,9 +97,9 @@ function incidentsPanel({ picture }) {
     handovers ? h("p", { class: "fine" }, h("a", { href: "#/incidents?show=handovers" }, counted(handovers, "handover"))) : null);
 }
 
-const poolsPanel = ({ pools, stats }) => {
+const poolsPanel = ({ pools, room }) => {
   const worst = weakest(pools);
-  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, `Failure tolerance: ${worst ? `${number(worst.failure_tolerance)} of ${counted(able(stats), "service")}` : "none"}`)), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
+  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, `Failure tolerance: ${worst ? `${number(worst.failure_tolerance)} of ${counted(room.able, "service")}` : "none"}`)), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => [h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
       { title: "Services", isExtra: true, class: "n", cell: (it) => number(it.services) },
@@ -117,6 +125,6 @@ function draw(data, { params }, context) {
   ];
 }
 
-const counts = ({ stats, picture }) => [COUNTS.observers(total(stats)), someIncidents(picture?.incidents ?? [])];
+const counts = ({ stats, room, picture }) => [COUNTS.observers(total(stats)), room.services === null ? {} : COUNTS.services(room.services), someIncidents(picture?.incidents ?? [])];
 
 export const overview = { name: "overview", title: "Overview", load, draw, counts };

@@ -13,6 +13,8 @@ const FOUND = 8;
 /** How many observers with a similar name the palette reads at most. */
 const NEAR = 200;
 
+const logOutButton = () => document.querySelector("#user:not([hidden]) button");
+
 /** `words`: what users may type for it, beside its title. */
 const SHORTCUTS = [
   { title: "New observer", hint: "c", needs: "observers:create", run: (it) => it.go("#/create") },
@@ -21,12 +23,15 @@ const SHORTCUTS = [
   { title: "Observers that wait for a slot", words: "waiting queue", needs: "observers:read", run: (it) => it.go("#/observers?health=waiting") },
   { title: "Switch between UTC and local time", words: "time zone timezone clock", run: (it) => it.zone() },
   { title: "Change the theme", words: "dark light mode system", run: (it) => it.theme() },
+  { title: "Log out", words: "logout sign out signout", isPossible: () => logOutButton() !== null, run: () => logOutButton()?.click() },
   { title: "Keys and help", words: "shortcuts keyboard", hint: "?", run: () => help() },
 ];
 
 /** Where the buttons of the actions are: the palette itself changes nothing. */
 const ACTIONS = [
   { title: "Pause, resume, restart, retry, move or delete observers", hint: "select them in the list", needs: "observers:operate", path: "#/observers" },
+  { title: "Clone an observer, or copy its definition as YAML, CLI or curl", hint: "on its page", needs: "specs:read", path: "#/observers" },
+  { title: "Revert an observer to a former version", words: "undo rollback", hint: "on its page, Versions", needs: "observers:update", path: "#/observers" },
   { title: "Drain, cordon, uncordon, resize or rebalance services", hint: "on the page Services", needs: "services:operate", path: "#/services" },
   { title: "Pause or resume a pool", hint: "on the page Pools", needs: "pools:write", path: "#/pools" },
   { title: "Switch safe mode on or off", hint: "on the page Safe mode", needs: "safe-mode:write", path: "#/safe-mode" },
@@ -35,10 +40,10 @@ const ACTIONS = [
 
 const sourced = (sort, all, textOf, entryOf, typed) => fitting(all, textOf, typed).map(({ it, misfit }) => ({ sort, misfit, ...entryOf(it) }));
 
-const pages = (typed) => sourced("Pages", PAGES.filter((it) => may(it.needs)), (it) => `${it.title} ${it.group}`, (it) => ({ title: it.title, hint: `g ${it.key}`, run: (commands) => commands.go(`#/${it.path}`) }), typed);
-const shortcuts = (typed) => sourced("Shortcuts", SHORTCUTS.filter((it) => may(it.needs)), (it) => `${it.title} ${it.words ?? ""}`, (it) => it, typed);
+const pages = (typed) => sourced("Pages", PAGES.filter((it) => may(it.needs)), (it) => `${it.title} ${it.group} ${it.words ?? ""}`, (it) => ({ title: it.title, hint: `g ${it.key}`, run: (commands) => commands.go(`#/${it.path}`) }), typed);
+const shortcuts = (typed) => sourced("Shortcuts", SHORTCUTS.filter((it) => may(it.needs) && (it.isPossible?.() ?? true)), (it) => `${it.title} ${it.words ?? ""}`, (it) => it, typed);
 const views = (typed) => sourced("Views", may("observers:read") ? savedViews() : [], (it) => `${it.name} saved view`, (it) => ({ title: it.name, hint: "saved view", run: (commands) => commands.go(hrefOf(it)) }), typed);
-const actions = (typed) => (typed ? sourced("Actions", ACTIONS.filter((it) => may(it.needs)), (it) => it.title, (it) => ({ title: it.title, hint: it.hint, run: (commands) => commands.go(it.path) }), typed) : []);
+const actions = (typed) => (typed ? sourced("Actions", ACTIONS.filter((it) => may(it.needs)), (it) => `${it.title} ${it.words ?? ""}`, (it) => ({ title: it.title, hint: it.hint, run: (commands) => commands.go(it.path) }), typed) : []);
 
 /** Observers whose names contain what is typed; if there are none, those that contain it with one mistake. */
 async function observersLike(typed) {

@@ -4,7 +4,7 @@ import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { startRollout } from "./start.js";
-import { bar, counted, empty, explained, fact, number, observerLink, pager, spaced, state, table, time } from "./show.js";
+import { bar, counted, empty, explained, fact, number, observerLink, pager, spaced, state, table, time, timed } from "./show.js";
 import { toYaml } from "./yaml.js";
 
 const LISTED = 50, PAGE = 100;
@@ -51,7 +51,7 @@ const drawAll = ({ items, total }) => [
     { title: "Observers", isExtra: true, class: "n", cell: (it) => number(it.members) },
     { title: "Failed", isExtra: true, class: "n", cell: (it) => number(it.counts.failed) },
     { title: "Started", isExtra: true, class: "n when", cell: (it) => time(it.created_at) },
-    { title: "Reason", class: "text", isSecond: true, cell: (it) => it.reason },
+    { title: "Reason", class: "text", isSecond: true, cell: (it) => timed(it.reason) },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The newest ${number(items.length)} of ${counted(total, "rollout")} are shown.`) : null,
 ];
@@ -73,7 +73,7 @@ function membersPanel({ it, members }, route, context) {
       { title: "Version", class: "n", cell: (row) => row.changed_to === null ? String(row.version) : `${row.version} → ${row.changed_to}` },
       { title: "Changed", isExtra: true, class: "n when", cell: (row) => time(row.changed_at) },
       { title: "Runs since", isExtra: true, class: "n when", cell: (row) => time(row.runs_since) },
-      { title: "Reason", class: "text", isSecond: true, cell: (row) => row.reason },
+      { title: "Reason", class: "text", isSecond: true, cell: (row) => timed(row.reason) },
     ], members.items),
     params.get("cursor") || members.next_cursor ? pager(["First", "Next"], members.next_cursor, route, context) : null);
 }
@@ -82,7 +82,7 @@ function drawOne(data, route, context) {
   const { it } = data;
   return [
     h("header", { class: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/rollouts" }, "Rollouts")), h("h1", {}, it.name), state(it.state)),
-    it.reason ? h("p", { class: "why", key: "why" }, it.reason) : null,
+    it.reason ? h("p", { class: "why", key: "why" }, timed(it.reason)) : null,
     h("section", { class: "panel across", key: "progress" },
       h("p", { class: "load" }, h("strong", {}, number(ready(it))), ` of ${counted(it.members, "observer")} ready`, it.counts.failed ? h("span", { class: "fine bad" }, `${number(it.counts.failed)} failed`) : null),
       progress(it), buttons(it, context)),

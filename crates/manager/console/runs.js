@@ -10,10 +10,14 @@ import { counted, duration, number, observerPath, time } from "./show.js";
 const RUNS = 30;
 const ROW = 20, BETWEEN = 8, TOP = 10, FOOT = 24;
 const LANES = 6;
-const ENDED = { handed_over: "handed over", stopped: "stopped", completed: "completed", failed: "failed", lost: "its service was lost" };
+export const ENDED = { handed_over: "handed over", stopped: "stopped", completed: "completed", failed: "failed", lost: "its service was lost" };
+
+/** A run whose attempts lasted shorter than this on average did not run: its code ended again and again. */
+const CRASHING_MS = 300000;
 
 const start = (run) => Date.parse(run.started_at);
 const end = (run) => (run.ended_at ? Date.parse(run.ended_at) : Date.now());
+const keepsFailing = (run) => run.attempts > 1 && (end(run) - start(run)) / run.attempts < CRASHING_MS;
 const serviceOf = (run) => run.service?.name || "a service";
 
 const runsNow = (run, at, it) => at === 0 && !run.ended && it.status === "Processing" && it.service?.id === run.service?.id;
@@ -31,11 +35,12 @@ function strip(runs, it, span, width) {
     const row = lanes.indexOf(serviceOf(run));
     if (row < 0) return null;
     const x0 = at.x(start(run)), x1 = Math.max(at.x(end(run)), x0 + 2);
-    const tone = run.ended === "lost" || run.ended === "failed" ? "fail" : runsNow(run, index, it) && it.health === "restarting" ? "restart" : "run";
-    const said = `${serviceOf(run)}, run ${run.generation}.${run.acquisitions}: ${clock(run.started_at)} to ${run.ended_at ? clock(run.ended_at) : "now"}, ${ending(run, index, it)}${run.gap_ms !== null ? `, after a gap of ${gapText(run.gap_ms, isBound(run))}` : ""}`;
+    const hasEndedBadly = run.ended === "lost" || run.ended === "failed";
+    const tone = keepsFailing(run) || (runsNow(run, index, it) && it.health === "restarting") ? "restart" : hasEndedBadly ? "fail" : "run";
+    const said = `${serviceOf(run)}, run ${run.generation}.${run.acquisitions}: ${clock(run.started_at)} to ${run.ended_at ? clock(run.ended_at) : "now"}, ${ending(run, index, it)}${run.attempts > 1 ? `, ${counted(run.attempts, "attempt")}` : ""}${run.gap_ms !== null ? `, after a gap of ${gapText(run.gap_ms, isBound(run))}` : ""}`;
     const text = ending(run, index, it);
     return s("g", { key: String(run.epoch) }, s("title", {}, said), s("rect", { class: `run ${tone}`, x: x0.toFixed(1), y: y(row), width: (x1 - x0).toFixed(1), height: ROW, rx: 3 }),
-      tone === "fail" ? s("path", { class: "glyph", "data-tone": "bad", d: "M1 1L9 9M9 1L1 9", transform: `translate(${Math.min(x1 + 3, at.right - 10).toFixed(1)} ${y(row) + 5})` }) : null,
+      hasEndedBadly ? s("path", { class: "glyph", "data-tone": "bad", d: "M1 1L9 9M9 1L1 9", transform: `translate(${Math.min(x1 + 3, at.right - 10).toFixed(1)} ${y(row) + 5})` }) : null,
       x1 - x0 > text.length * 7 + 16 ? s("text", { class: "on-run", x: (x1 - 8).toFixed(1), y: y(row) + 14, "text-anchor": "end" }, text) : null);
   });
   const links = shown.slice(0, -1).map((run, index) => {

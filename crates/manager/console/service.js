@@ -9,7 +9,7 @@ import { someIncidents } from "./nav.js";
 import { spans } from "./range.js";
 import { endedTable, orders, progress, stalls, vitals } from "./services.js";
 import { readable } from "./session.js";
-import { bar, counted, dated, empty, fact, health, number, observerLink, state, table, time, timed, what } from "./show.js";
+import { bar, causeOf, counted, empty, fact, health, number, observerLink, state, table, time, timed, what } from "./show.js";
 
 const SHOWN = 50;
 const EVENTS = 20;
@@ -18,12 +18,19 @@ async function load({ parts: [, name], params }) {
   const page = await get("/v1/services", { limit: 1000 });
   const all = page.items.filter((it) => it.name === name || it.id === name).toSorted((a, b) => b.created_at.localeCompare(a.created_at));
   const it = all.find((one) => !one.is_deleted) ?? all[0] ?? null;
-  const none = { items: [], total: 0 };
+  const none = { items: [], total: 0 }, unread = { ...none, isUnread: true };
   const [picture, held, events] = await Promise.all([
     readable("events:read", () => readTimeline(params, () => all, { columns: columns(), service: it?.name ?? name }), null),
-    it ? readable("observers:read", () => get("/v1/observers", { service: it.id, limit: SHOWN }), none) : none,
+    it ? readable("observers:read", () => get("/v1/observers", { service: it.id, limit: SHOWN }), unread) : none,
     it ? readable("events:read", () => get("/v1/events", { service: it.id, limit: EVENTS }), none) : none]);
   return { name, it, former: all.filter((one) => one.is_deleted && one !== it), picture, held, events };
+}
+
+/** The service with the slots that its observers take: its heartbeat says them seconds later. Without all of the observers, the heartbeat counts. */
+function counting(it, { items, total, isUnread }) {
+  if (isUnread || total > items.length || it.is_deleted) return it;
+  const held = items.reduce((sum, one) => sum + one.weight, 0), free = it.state === "active" ? Math.max(it.capacity - held, 0) : it.free;
+  return { ...it, held, free, drain: it.drain && { ...it.drain, moved: Math.max(it.drain.of - held, 0) } };
 }
 
 const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"),
@@ -39,7 +46,7 @@ const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h(
   ], held.items));
 
 const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "No events are stored.") : table("Recent events", [
-  { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", isHead: true, cell: (event) => what(event.type) }, { title: "Observer", class: "name", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", isSecond: true, cell: (event) => dated(event.text) },
+  { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", isHead: true, cell: (event) => what(event.type) }, { title: "Observer", class: "name", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", isSecond: true, cell: (event) => causeOf(event) },
 ], events.items));
 
 function draw({ name, it, former, picture, held, events }, { params }, context) {
@@ -48,7 +55,7 @@ function draw({ name, it, former, picture, held, events }, { params }, context) 
   if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), lanes, empty("No service of this name is known", "The list shows ended services for a while; the timeline shows them for 24 hours.", h("a", { class: "button", href: "#/services" }, "Services"))];
   return [
     h("header", { class: "head" }, crumb, h("h1", {}, it.name), h("span", { class: "status pill", "data-state": it.state }, it.state), it.is_deleted ? null : h("div", { class: "row end" }, orders(it, context))),
-    lanes, factsPanel(it),
+    lanes, factsPanel(counting(it, held)),
     picture?.incidents.length ? h("section", { class: "panel", key: "incidents" }, h("h2", {}, picture.incidents.every(isHandover) ? "Handovers" : picture.incidents.some(isHandover) ? "Incidents and handovers" : "Incidents"), incidentList(picture.incidents.toReversed().slice(0, 10))) : null,
     heldPanel(it, held), eventsPanel(events),
     former.length ? h("section", { class: "panel", key: "former" }, h("h2", {}, "Former incarnations"), endedTable(former.slice(0, 20))) : null,

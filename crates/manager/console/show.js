@@ -53,28 +53,42 @@ export function time(at) {
   return h("time", { datetime: at, title: exact(at) }, ago(at));
 }
 
+/** A sentence of a manager, with its durations as the console writes them. */
+const spoken = (text) => text.replace(/(?<=^|[\s(])\d+(?:\.\d+)?(?:ms|[smhd])(?!\w|\.\w)/g, spaced);
+
 const MOMENT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/;
 
 /** A sentence of a manager, with relative times like all other texts. */
 export function timed(text) {
   const found = MOMENT.exec(text ?? "");
-  if (!found) return text ?? "";
-  const before = text.slice(0, found.index).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word));
+  if (!found) return spoken(text ?? "");
+  const before = spoken(text.slice(0, found.index)).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word));
   return [before, time(found[0]), timed(text.slice(found.index + found[0].length))];
 }
 
 /** The same as plain text, for a tooltip. */
 export function timedText(text) {
   const found = MOMENT.exec(text ?? "");
-  if (!found) return text ?? "";
-  return `${text.slice(0, found.index).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word))}${ago(found[0])}${timedText(text.slice(found.index + found[0].length))}`;
+  if (!found) return spoken(text ?? "");
+  return `${spoken(text.slice(0, found.index)).replace(/ (?:at|since|until) $/, (word) => (word === " at " ? " " : word))}${ago(found[0])}${timedText(text.slice(found.index + found[0].length))}`;
 }
 
-/** The text of an event: its times may be past, thus they are exact. */
+/** A text with exact times: those of an event may be past. */
 export function dated(text) {
   const found = MOMENT.exec(text ?? "");
   if (!found) return text ?? "";
   return [text.slice(0, found.index), h("span", { title: found[0] }, exact(found[0])), dated(text.slice(found.index + found[0].length))];
+}
+
+/** The events whose text is that of an observer's code: the console changes no duration in it. */
+const OF_CODE = new Set(["errored", "restarted", "refused", "failed"]);
+/** Why an event happened. */
+export const causeOf = ({ type, text }) => dated(OF_CODE.has(type) ? text : spoken(text ?? ""));
+
+/** What the manager says beside the error of an observer's code; nothing if it says no more than that. */
+export function besideError({ reason, last_error: error }) {
+  const end = `: ${error}`, said = reason?.endsWith(end) ? reason.slice(0, -end.length) : reason;
+  return said && said !== error ? said : null;
 }
 
 export function tick() {
@@ -88,17 +102,17 @@ export function tick() {
 export const countOf = ({ health, observers }, name) => (name === "waiting" ? Math.max((health.waiting ?? 0) - (observers.Scheduled ?? 0), 0) : health[name] ?? observers[name] ?? 0);
 /** Health where there is one, otherwise the status. */
 export const standing = (it) => (it.status === "Scheduled" ? it.status : it.health ?? it.status);
-const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare" }, `· ${counted(it.restarts, "restart")}`) : null];
-export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: it.reason || undefined },
+const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare", title: "in its present run" }, `· ${counted(it.restarts, "restart")}`) : null];
+export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: timedText(it.reason) || undefined },
   standingText(it));
 export const state = (name) => h("span", { class: "status", "data-state": name, title: meaningOf(name) }, word(name));
 /** The health of an observer as a pill, for the head of its page. */
 export const pill = (it) => h("span", { class: "status pill", "data-status": standing(it) }, standingText(it));
 
-/** `isLoad`: whether it is a warning that the bar is nearly full. */
+/** `isLoad`: whether the bar shows the used part of something, and not progress. */
 export function bar(part, whole, label, isLoad = true) {
   const share = whole > 0 ? Math.min(1, part / whole) : 0;
-  return h("span", { class: isLoad && share >= 0.9 ? "bar full" : "bar", role: "img", "aria-label": label },
+  return h("span", { class: isLoad && share >= 1 ? "bar full" : "bar", role: "img", "aria-label": label },
     h("span", { style: { width: `${(share * 100).toFixed(1)}%` } }));
 }
 
@@ -157,11 +171,11 @@ export const what = (it) => h("span", { class: "what", "data-tone": BAD.has(it) 
 function secondLines(columns) {
   const why = columns.find((it) => it.isSecond);
   if (!why) return columns;
-  const head = columns.find((it) => it.isHead) ?? columns.find((it) => it.class === "name"), both = (it) => ({ ...it, cell: (item) => [it.cell(item), h("span", { class: "under" }, why.cell(item))] });
+  const head = columns.find((it) => it.isHead) ?? columns.find((it) => it.class === "name"), both = (it) => ({ ...it, cell: (item) => [it.cell(item), h("span", { class: "under" }, (why.under ?? why.cell)(item))] });
   return columns.map((it) => (it === why ? { ...it, class: `${it.class} spare` } : it === head ? both(it) : it));
 }
 
-/** A table whose columns are `{ title, cell(item), class, isHead, isSecond, isExtra }`, of which a phone omits the extra ones; it scrolls in itself when it is too wide. */
+/** A table whose columns are `{ title, cell(item), class, isHead, isSecond, isExtra }`, of which a phone omits the extra ones (`under(item)`: what it shows of the second one); it scrolls in itself when it is too wide. */
 export function table(caption, given, items, rowOf = () => ({})) {
   const columns = secondLines(given).map((it) => (it.isExtra ? { ...it, class: [it.class, "roomy"].filter(Boolean).join(" ") } : it));
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },

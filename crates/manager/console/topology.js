@@ -1,7 +1,7 @@
 // Services as boxes, observers as cells; a cell flies when its observer goes elsewhere.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { HEALTHS, bar, counted, empty, number, observerPath, standing, state, time, timedText, word } from "./show.js";
+import { HEALTHS, bar, counted, empty, number, observerName, observerPath, standing, state, time, timedText, word } from "./show.js";
 
 const CELLS = 1000;
 /** Up to so many slots in all, free ones are drawn too. */
@@ -22,7 +22,7 @@ async function load({ params }) {
   return { items: page.items, total: page.total, every: Math.max(every.total, page.total), services: services.items.filter((it) => !it.is_deleted || Date.parse(it.modified_at) > lately) };
 }
 
-const said = (it) => `${it.name} · ${word(standing(it))}${it.reason ? ` · ${timedText(it.reason)}` : ""}`;
+const said = (it) => `${observerName(it)} · ${word(standing(it))}${it.reason ? ` · ${timedText(it.reason)}` : ""}`;
 /** The cell that the keyboard reaches first: one of all, the one that had the focus last. */
 let reached = null;
 let pointed = "";
@@ -55,7 +55,7 @@ function step(event) {
 }
 
 /** If there are few cells, each is a link; the keyboard reaches one of them, and arrow keys the others. */
-const cell = (it, isLink, withName) => (isLink ? h("a", { class: withName ? "cell named" : "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/${observerPath(it)}`, tabindex: it.id === reached ? "0" : "-1", onfocus: (event) => reach(it.id, event.currentTarget), onpointerenter: (event) => caption(event.currentTarget.title), onkeydown: step }, withName ? [h("span", { class: "mark", "data-status": standing(it) }), h("span", { class: "of" }, it.name)] : null) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
+const cell = (it, isLink, withName) => (isLink ? h("a", { class: withName ? "cell named" : "cell", key: it.id, "data-status": standing(it), title: said(it), "aria-label": said(it), href: `#/${observerPath(it)}`, tabindex: it.id === reached ? "0" : "-1", onfocus: (event) => reach(it.id, event.currentTarget), onpointerenter: (event) => caption(event.currentTarget.title), onkeydown: step }, withName ? [h("span", { class: "mark", "data-status": standing(it) }), h("span", { class: "of" }, observerName(it))] : null) : h("span", { class: "cell", key: it.id, "data-status": standing(it), title: said(it) }));
 
 function cells(label, items, { areLinks, withNames }, free = 0) {
   const open = (event) => { const id = event.target.dataset.key; if (id) location.hash = `#/observers/${id}`; };
