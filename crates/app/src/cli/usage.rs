@@ -95,8 +95,9 @@ fn explained(mut error: Error, command: &Command, first: Option<&str>) -> Error 
             let wrong = error.get(ContextKind::InvalidArg).and_then(text_of);
             if wrong == Some("--all") && selects(&error, command) {
                 let advice = how_to_select(parent(&error, command));
-                // Not `--all-namespaces`, which resembles it and would select even more.
+                // Not `--all-namespaces`, which resembles it and would select even more. The usage names it, too.
                 error.remove(ContextKind::SuggestedArg);
+                error.remove(ContextKind::Usage);
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
             }
         }

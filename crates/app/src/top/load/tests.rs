@@ -147,7 +147,7 @@ async fn services_that_vanish_are_looked_at_and_shown_if_they_were_lost_a_moment
         ["a-active", "b-active", "a-lost", "b-lost", "b-gone", "forgotten"].map(|it| format!("id-of-{it}"));
     let seen = screen(&manager.client, &Query::default(), &known).await.unwrap();
     let services: Vec<_> = seen.services.iter().map(|it| format!("{} {}", it.name, it.state)).collect();
-    assert_eq!(services, ["a active", "a lost", "b active"]);
+    assert_eq!(services, ["a active", "b active", "a lost"]);
     let requested = std::mem::take(&mut *manager.requested.lock().unwrap());
     let single = requested.iter().filter(|path| path.starts_with("/v1/services/"));
     assert_eq!(single.count(), 4, "those that live are not read again: {requested:?}");
