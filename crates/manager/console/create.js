@@ -200,4 +200,4 @@ function draw({ kinds, pools, namespaces }, { params }, context) {
     review({ members, isWhole }, pools))];
 }
 
-export const create = { name: "create", title: "New observer", load, draw, focus: "#new-name" };
+export const create = { name: "create", title: "New observer", load, draw, focus: "#new-name, #definition" };
