@@ -161,6 +161,7 @@ async function send(members, isWhole, context) {
     if (error instanceof Invalid) error.others.forEach((it) => toast(it));
     else if (error instanceof Refused) {
       if (error.code === "name-exists" || error.code === "name-ending") draft.wrong["/name"] = error.message;
+      else if (error.code === "no-capacity" || error.code === "pool-paused") draft.wrong["/pool"] = error.message;
       else complain(error, members).forEach((it) => toast(it));
     } else toast(error.message);
   }
