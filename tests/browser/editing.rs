@@ -114,8 +114,12 @@ async fn a_new_observer_keeps_its_values_from_the_form_to_a_text_and_back() {
     page.until("the text", "document.querySelector('#definition')?.value.includes('every: 2s')").await;
     // A misspelt member is found while the user types.
     retype(&page, "it.value + 'prioritty: 5\\n'").await;
-    page.until_text(".notice", "/prioritty is not a member of an observer").await;
-    retype(&page, "it.value.replace('prioritty: 5\\n', '')").await;
+    page.until_text(".notice", "did you mean priority?").await;
+    retype(&page, "it.value.replace('prioritty: 5', 'pool: nowhere')").await;
+    page.until_text(".notice", "The manager refuses to create the observer").await;
+    retype(&page, "it.value.replace('pool: nowhere', 'pool: nowhere\\non_full: queue')").await;
+    page.until_text(".notice", "The observer waits until one does").await;
+    retype(&page, "it.value.replace('pool: nowhere\\non_full: queue\\n', '')").await;
     // A reload does not lose the text.
     page.reopened("document.querySelector('#definition')?.value.includes('every: 2s')").await;
     retype(&page, "it.value + 'desired: paused\\n'").await;

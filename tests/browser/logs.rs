@@ -43,6 +43,21 @@ async fn lines_come_live_and_go_on_after_a_kill() {
 }
 
 #[tokio::test]
+async fn loaded_lines_say_where_another_run_began() {
+    let mut cluster = Cluster::new("another-run");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    cluster.api.create(json!({"name": "ticks", "kind": "ticker", "spec": {"every": "100ms"}})).await;
+    let has = |run: &'static str| move |it: &Logs| it.items.iter().any(|line| line.id.starts_with(run));
+    let _first: Logs = cluster.api.until_read("/v1/observers/ticks/logs", has("1.0.")).await;
+    let (status, answer) = cluster.api.call("POST", "/v1/observers/ticks/restart", None).await;
+    assert_eq!(status, 202, "{answer}");
+    let _second: Logs = cluster.api.until_read("/v1/observers/ticks/logs", has("2.0.")).await;
+    let page = Browser::open(&format!("{}/#/observers/ticks", cluster.api.url)).await;
+    page.until_text(".logs [data-stream=note]", "run 2.0 on a").await;
+}
+
+#[tokio::test]
 async fn an_earlier_run_is_chosen_and_read_from_the_service_that_ran_it() {
     let mut cluster = Cluster::new("chosen-run");
     cluster.manager().await;

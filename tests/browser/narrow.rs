@@ -5,6 +5,20 @@ use everwatch_tests::cluster::Cluster;
 use serde_json::{Value, json};
 
 #[tokio::test]
+async fn long_names_are_cut_and_events_name_their_service() {
+    let mut cluster = Cluster::new("long-names");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    cluster.api.create(json!({"name": "long-name-".repeat(12), "kind": "ticker"})).await;
+    let page = Browser::open(&format!("{}/#/topology", cluster.api.url)).await;
+    page.narrow().await;
+    page.until_text(".cell.named", "long-name-").await;
+    page.until("a page that is not wider", "document.documentElement.scrollWidth <= innerWidth").await;
+    page.view("#/events?type=service_registered").await;
+    page.until_text("td .under a", "a").await;
+}
+
+#[tokio::test]
 async fn a_row_has_one_button_and_the_reason_below_its_name() {
     let mut cluster = Cluster::new("narrow");
     cluster.manager().await;

@@ -35,7 +35,12 @@ async fn the_form_tells_all_complaints_at_once_and_takes_policies_and_a_namespac
     page.fill("#new-labels", "team").await;
     page.fill("#new-first", "later").await;
     page.fill("#new-attempts", "0").await;
-    page.fill("#new-grace", "long").await;
+    page.fill("#new-grace", "5 bananas").await;
+    page.until(
+        "no line for a label without =",
+        "!document.querySelector('#preview').innerText.includes('labels')",
+    )
+    .await;
     page.press("Create").await;
     for (field, text) in [
         ("#new-name-hint", "is not a name"),
@@ -57,7 +62,7 @@ async fn the_form_tells_all_complaints_at_once_and_takes_policies_and_a_namespac
     page.press("Create").await;
     page.until_text("h1", "patient").await;
     page.until_text(".facts", "2 s, doubling to 1 min, 3 attempts").await;
-    page.until_text(".facts", "5s").await;
+    page.until_text(".facts", "5 s").await;
     let made = api.until_observer("patient?namespace=team-a", |it| it.namespace == "team-a").await;
     assert_eq!(made.labels.len(), 1);
 }

@@ -293,6 +293,17 @@ async fn a_selection_is_deleted_after_its_count_was_confirmed() {
     })
     .await;
     assert!(left.iter().all(|it| it.name.starts_with("keep")), "{left:?}");
+    // The selection ends when the user leaves the observers.
+    page.click(Locator::Css("thead input")).await;
+    page.until_text(".selection", "2 selected").await;
+    page.view("#/pools").await;
+    page.until_text("h1", "Pools").await;
+    page.view("#/observers").await;
+    page.until(
+        "both without a selection",
+        "document.querySelectorAll('tbody tr').length === 2 && !document.querySelector('.selection')",
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -150,10 +150,13 @@ async function follow() {
     menu(false);
     if (before) { patch(main, [skeleton()]); main.focus({ preventScroll: true }); scrollTo(0, 0); }
   }
+  const wasTyping = !moved && document.activeElement?.closest("main input, main textarea, main select") !== null;
   try { await show(); } catch (error) {
     if (!(error instanceof Lost)) throw error;
     live.now();
   }
+  // The field with the focus may be gone, such as that of a form which a text replaces: typing goes on in the first one.
+  if (wasTyping && view.focus && document.activeElement === document.body) document.querySelector(view.focus)?.focus({ preventScroll: true });
 }
 
 /** After a login or a logout: everything is read again. */

@@ -65,12 +65,18 @@ async function load({ params }) {
   return { kinds: kinds.items, pools: pools.items, namespaces: namespaces.items.map((it) => it.name) };
 }
 
+/** A complaint about a value of the spec, with the value, as those of the other fields. */
+function quoting(name, detail) {
+  const typed = draft.spec[name];
+  return /^is /.test(detail) && typeof typed === "string" && typed.trim() !== "" && !typed.includes("\n") ? `“${typed.trim()}” ${detail}` : detail;
+}
+
 /** Puts each complaint below the field that it is about; answers those without one. */
 function complain(error, members) {
   const lost = [];
   for (const { pointer, detail } of error.errors) {
     const name = fieldAt(pointer, members);
-    name === null ? lost.push(`${pointer} ${detail}`) : (draft.wrong[name] = detail);
+    name === null ? lost.push(`${pointer} ${detail}`) : (draft.wrong[name] = quoting(name, detail));
   }
   return error.errors.length === 0 ? [error.message] : lost;
 }
@@ -134,7 +140,10 @@ async function leave(pointer, { members, isWhole }, context) {
   await null;
   const unread = {}, definition = body(draft, members, isWhole, unread), isSpec = !pointer.startsWith("/");
   if (isSpec && (draft.spec[pointer] ?? "") === "") return;
-  const judge = async () => (await judged(definition)).errors.find((it) => fieldAt(it.pointer, members) === pointer)?.detail;
+  const judge = async () => {
+    const it = (await judged(definition)).errors.find((one) => fieldAt(one.pointer, members) === pointer);
+    return it && quoting(pointer, it.detail);
+  };
   const found = { ...complaints(draft), ...unread }[pointer] ?? (isSpec ? await judge() : undefined);
   if (found === draft.wrong[pointer]) return;
   found ? (draft.wrong[pointer] = found) : delete draft.wrong[pointer];
@@ -161,6 +170,7 @@ async function send(members, isWhole, context) {
     if (error instanceof Invalid) error.others.forEach((it) => toast(it));
     else if (error instanceof Refused) {
       if (error.code === "name-exists" || error.code === "name-ending") draft.wrong["/name"] = error.message;
+      else if (error.code === "no-capacity" || error.code === "pool-paused") draft.wrong["/pool"] = error.message;
       else complain(error, members).forEach((it) => toast(it));
     } else toast(error.message);
   }
@@ -200,4 +210,4 @@ function draw({ kinds, pools, namespaces }, { params }, context) {
     review({ members, isWhole }, pools))];
 }
 
-export const create = { name: "create", title: "New observer", load, draw, focus: "#new-name" };
+export const create = { name: "create", title: "New observer", load, draw, focus: "#new-name, #definition" };

@@ -55,7 +55,7 @@ const pair = (ms, large) => `${Math.floor(ms / large)}:${String(Math.round(ms % 
 function unitOf(step, span) {
   if (step % HOUR_MS === 0) return (ms) => `${ms / HOUR_MS} h`;
   if (step % MINUTE_MS === 0) return span > 2 * HOUR_MS ? (ms) => `${pair(ms, HOUR_MS)} h` : (ms) => `${ms / MINUTE_MS} min`;
-  return span > MINUTE_MS ? (ms) => pair(ms, MINUTE_MS) : (ms) => `${ms / 1000} s`;
+  return (ms) => pair(ms, MINUTE_MS);
 }
 
 const sorted = (lanes) => lanes.toSorted((a, b) => a.service.localeCompare(b.service, "en", { numeric: true }));

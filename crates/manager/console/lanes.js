@@ -243,9 +243,10 @@ const asTable = ({ lanes, marks, until }, groups) => {
 ], lanes.map((it) => ({ ...it, name: it.service }))));
 };
 
+const PALE = "observers of the service ran nowhere; the pale part is the time in which some of them did not run yet, or a gap too short to draw";
 const LEGEND = [["held", "M0 8H10"], ["gap", "M5 0V10"]];
 const legend = (picture) => h("ul", { class: "lane-legend", key: "legend" },
-  LEGEND.map(([word, d]) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": word === "gap" ? "bad" : "good", d })), word)),
+  LEGEND.map(([word, d]) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": word === "gap" ? "bad" : "good", d })), word === "gap" ? h("span", { class: "hinted", title: PALE }, word) : word)),
   h("li", { key: "moved" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "move", d: "M0 8C5 8 5 2 9 2" })), "moved"),
   picture.lanes.some((it) => most(it, "overlap") > 0) ? h("li", { key: "overlap" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "warn", d: "M0 10L10 0M0 5L5 0M5 10L10 5" })), "overlap") : null,
   [...new Set(picture.marks.map((it) => it.type))].filter((it) => !DULL.has(it)).sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 5).map((type) => h("li", { key: type }, inlineGlyph(type), markOf(type).word)));

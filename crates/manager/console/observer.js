@@ -56,7 +56,7 @@ const retryText = (it) => ({
 const scheduleText = ({ cron, time_zone: zone, if_running: during, jitter }) => [h("code", {}, cron), ` in ${zone}${during === "skip" ? "" : `, if running: ${during}`}${jitter ? `, jitter ${spaced(jitter)}` : ""}`];
 const lastExecution = ({ ended_at: at, error, scheduled_for: due }) => [time(at), error ? ` failed: ${error}` : " completed", due ? [", for ", time(due)] : ", started by a request"];
 
-function facts(it) {
+function facts(it, [last]) {
   const labels = Object.entries(it.labels);
   const all = [
     ["Kind", h("a", { href: `#/kinds/${encodeURIComponent(it.kind)}` }, it.kind)],
@@ -64,6 +64,7 @@ function facts(it) {
     ["Pool", h("a", { href: `#/pools/${encodeURIComponent(it.pool)}` }, it.pool)],
     ["Service", it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : "none"],
     [it.health === "running" ? "Running since" : "Last started", time(it.started_at)],
+    ["Completed", "Failed"].includes(it.status) && last?.ended_at ? ["Ended", time(last.ended_at)] : null,
     ["Created", time(it.created_at)],
     ["Epoch", `${it.generation}.${it.acquisitions}`],
     ["Attempt", number(it.attempt)],
@@ -155,7 +156,7 @@ function draw(data, { params }, context) {
     it.progress ? h("p", { class: "why", key: "progress" }, it.progress) : null,
     editing && isEditing(it) ? editPanel(it, editing, context) : null,
     stripPanel(runs, it, params, context),
-    facts(it),
+    facts(it, runs),
     timesPanel(it, schedule),
     tabs(data, tab, context),
     h("div", { id: "tab-panel", role: "tabpanel", key: `panel-${tab}`, "aria-labelledby": `tab-${tab}` }, panel[tab]()),

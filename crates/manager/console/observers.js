@@ -144,10 +144,11 @@ export async function actOn(name, items, context, told) {
   return wrong.length === 0;
 }
 
+const mayDo = (name) => may(name === "delete" ? "observers:delete" : "observers:operate");
+
 function selection({ page }, context) {
   if (ticked.size === 0) return null;
   const hidden = ticked.size - page.items.filter((it) => ticked.has(it.id)).length;
-  const mayDo = (name) => may(name === "delete" ? "observers:delete" : "observers:operate");
   const run = async (name) => {
     const items = [...ticked.values()];
     const done = await actOn(name, items, context, (now, of) => { working = `${number(now)} of ${number(of)}`; context.redraw(); });
@@ -174,14 +175,15 @@ function rows({ page }, params, context) {
   const all = page.items.length > 0 && page.items.every((it) => ticked.has(it.id));
   const some = page.items.some((it) => ticked.has(it.id));
   const tick = (it, on) => (on ? ticked.set(it.id, it) : ticked.delete(it.id));
+  const canAct = Object.keys(ACTIONS).some(mayDo);
   return table("Observers", [
-    {
+    !canAct ? null : {
       title: h("input", { type: "checkbox", "aria-label": "Select this page", checked: all, indeterminate: some && !all, onchange: (event) => { page.items.forEach((it) => tick(it, event.target.checked)); context.redraw(); } }),
       class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
     },
     { title: sorted("Name", "name", params, context), class: "name", cell: (it) => [observerLink(it), h("span", { class: "under" }, note(it))] },
     ...columnsOf(params, page.items).map((it) => ({ isExtra: !params.get("columns") && it.name !== "health", title: it.sort ? sorted(it.title, it.sort, params, context) : it.title, class: it.class, cell: it.cell })),
-  ], page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
+  ].filter(Boolean), page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
 }
 
 function pager({ page }, params, context) {
