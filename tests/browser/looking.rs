@@ -68,7 +68,7 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until_text(".flow", "birch").await;
     page.until("who moved", "document.querySelectorAll('.panels tbody tr').length > 0").await;
     page.view("#/events?type=started").await;
-    page.until("its gaps", "document.querySelectorAll('tbody .hinted').length === 4").await;
+    page.until("its gaps", "document.querySelectorAll('tbody td.n .hinted').length === 4").await;
     page.view("#/incidents").await;
     page.until_text(".incident-list", "amber lost").await;
     page.run(&key("j", false)).await;

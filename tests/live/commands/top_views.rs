@@ -103,7 +103,7 @@ async fn the_timeline_shows_a_killed_service() {
     top.until("both lanes", |it| it.contains("Timeline: last 15 minutes") && held(it)).await;
     assert_eq!(dev.run("chaos kill service-2").0, Some(0));
     top.until("the incident", |it| {
-        it.lines().any(|it| it.contains("service-2  lost") && it.contains("service-1 2"))
+        it.lines().any(|it| it.contains("service-2  lost") && it.contains("service-1 (2)"))
     })
     .await;
     top.types("+");

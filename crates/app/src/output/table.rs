@@ -195,12 +195,10 @@ impl<T> Drawn<T> {
 
 impl<T> Lines<T> {
     pub(crate) fn new(view: &View<T>, shown: &OutputArgs, paper: TerminalStyle) -> Self {
-        let is_shown = |column: &&'static Column<T>| !column.wide;
+        let is_shown = |column: &&'static Column<T>| shown.output == Output::Wide || !column.wide;
         let (columns, width): (Vec<_>, _) = match &shown.output {
             // The user chose these columns: none of them is cut.
             Output::Columns(columns) => (columns.iter().cloned().map(Drawn::Custom).collect(), None),
-            // The terminal divides lines that are too long.
-            Output::Wide => (view.columns.iter().map(Drawn::Own).collect(), None),
             _ => (view.columns.iter().filter(is_shown).map(Drawn::Own).collect(), paper.width),
         };
         let mut lines = Self {

@@ -74,6 +74,10 @@ pub(super) async fn create_dry(
 ) -> Result<Response, Problem> {
     let now = manager.records.clock.now();
     let definition = checked(manager, definition, now).await?;
+    let namespace = &definition.namespace;
+    if !namespace.is_default() && manager.records.store.namespace(namespace).await?.is_none() {
+        return Err(namespaces::refusal(&manager.records, &definition, Created::NamespaceMissing).await?);
+    }
     namespaces::check_new(&manager.records, &definition).await?;
     let which = ObserverRef::Name(definition.namespace.clone(), definition.name.clone());
     let mut row = Row::created(ObserverId(Uuid::nil()), definition, now, &manager.settings.row);
