@@ -74,7 +74,7 @@ class Fields {
       this.text("Priority", "/priority", ["priority"], "0", "-100 to 100; free slots go to the highest priority first", { type: "number", min: -100, max: 100, step: 1 }),
       this.text("Weight", "/weight", ["weight"], "1", "the number of slots that it takes", { type: "number", min: 1, max: 1000, step: 1 }),
       this.has("limits") ? this.text("Limits", "/limits", ["limits"], "account-42", "keys, separated by commas; it starts when each of these limits has a free place") : null,
-      this.check("Never overlap", "forbid", "after the loss of a service, it starts elsewhere only when its previous run has certainly ended (`overlap`)"));
+      this.check("Never overlap", "forbid", "if its service is lost, the observer starts elsewhere only after its previous run has certainly ended (`overlap`)"));
   }
 
   /** What happens after an error of its code, and how it stops. */
@@ -99,7 +99,7 @@ class Fields {
       this.has("start_at") ? this.text("Start", "/start_at", ["start"], undefined, `${zone}; if empty, at once`, at) : null,
       this.has("finish_at") ? this.text("Finish", "/finish_at", ["finish"], undefined, "it ends at this time; if empty, it has no end", at) : null,
       schedule ? this.text("Schedule", "/schedule", ["schedule"], "0 3 * * *", "cron expression of the times at which it executes; not together with windows") : null,
-      schedule ? this.choice("If running", "/if_running", ["running"], DURING, "what happens at a time of the schedule while it still executes") : null,
+      schedule ? this.choice("If running", "/if_running", ["running"], DURING, "what happens if a time of the schedule comes while the previous execution still runs") : null,
       windows ? this.text("Windows", "/windows", ["windows"], "mon-fri 09:30-16:00; sat 10:00-12:00", "it runs only within these hours; if empty, always") : null,
       schedule || windows ? this.text("Time zone", "/time_zone", ["zone"], undefined, "of the schedule or the windows, such as Europe/Berlin") : null,
       this.text("Start within", "/start_within", ["within"], "10m", "it fails if it still waits for a slot after this time; if empty, it waits as long as it must"),

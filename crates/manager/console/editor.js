@@ -28,7 +28,7 @@ function meant(name, { kind }, kinds) {
 /** Why a kind cannot be used that no service offers. */
 function notOffered(kind, kinds) {
   const names = kinds.map((it) => it.name), near = nearest(kind, names);
-  return `no service runs the kind \`${kind}\`${near ? `; did you mean \`${near}\`?` : names.length ? `; kinds: ${names.join(", ")}` : ""}`;
+  return `no service offers kind \`${kind}\`${near ? `; did you mean \`${near}\`?` : names.length ? `; kinds: ${names.join(", ")}` : ""}`;
 }
 
 /** Members that no definition has. */

@@ -243,7 +243,7 @@ const asTable = ({ lanes, marks, until }, groups) => {
 ], lanes.map((it) => ({ ...it, name: it.service }))));
 };
 
-const PALE = "observers of the service ran nowhere; the pale part is the time in which some of them did not run yet, or a gap too short to draw";
+const PALE = "observers of the service ran nowhere; pale: only some of them did not run yet, or the gap is too short to draw to scale";
 const LEGEND = [["held", "M0 8H10"], ["gap", "M5 0V10"]];
 const legend = (picture) => h("ul", { class: "lane-legend", key: "legend" },
   LEGEND.map(([word, d]) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": word === "gap" ? "bad" : "good", d })), word === "gap" ? h("span", { class: "hinted", title: PALE }, word) : word)),

@@ -19,8 +19,8 @@ const said = (key, max) => `At most ${counted(Number(max), "observer")} with the
 const wrongMax = (max) => { const wrong = max ? asWhole(0, Infinity)(max) : "write a whole number"; return wrong ? { max: wrong } : {}; };
 
 const fieldsFor = ({ max, enforce }) => [
-  { name: "max", label: "Observers that may run at once", placeholder: String(max) },
-  { name: "enforce", label: "If more run when it is set", value: enforce ? "yes" : "", options: [["", "they continue, and no other starts"], ["yes", "managers end those that were created last"]] },
+  { name: "max", label: "Maximum running at the same time", placeholder: String(max) },
+  { name: "enforce", label: "If more observers already run", value: enforce ? "yes" : "", options: [["", "they continue, and no other starts"], ["yes", "managers end those that were created last"]] },
 ];
 const bodyOf = ({ max, enforce }) => ({ max: Number(max), enforce: enforce === "yes" });
 

@@ -10,7 +10,7 @@ import { bar, explained, number, table } from "./show.js";
 import { newToken } from "./tokens.js";
 
 const path = (name) => `/v1/namespaces/${encodeURIComponent(name)}`;
-const QUOTAS = [["observers", "Maximum observers"], ["running", "Maximum observers with a slot at the same time"], ["creates_per_minute", "Maximum creates in a minute"]];
+const QUOTAS = [["observers", "Maximum observers"], ["running", "Maximum observers with a slot at the same time"], ["creates_per_minute", "Maximum observers created per minute"]];
 
 async function load() {
   const [page, roles] = await Promise.all([get("/v1/namespaces"), readable("roles:read", () => get("/v1/roles"), { items: [] })]);

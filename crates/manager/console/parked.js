@@ -23,7 +23,7 @@ function discard(it, context) {
 
 const failedPanel = ({ failed }, context) => h("section", { class: "panel across" },
   h("header", { class: "row" }, h("h2", {}, "Failed observers"), h("span", { class: "fine" }, number(failed.total))),
-  failed.items.length === 0 ? h("p", { class: "fine" }, "None. Observers that have given up appear here, with the cause.") : table("Failed observers", [
+  failed.items.length === 0 ? h("p", { class: "fine" }, "None. Failed observers appear here with their cause.") : table("Failed observers", [
     { title: "Observer", class: "name", cell: observerLink },
     { title: "Kind", isExtra: true, cell: (it) => it.kind },
     { title: "Attempts", isExtra: true, class: "n", cell: (it) => number(it.attempt) },

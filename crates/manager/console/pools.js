@@ -17,7 +17,7 @@ async function pause(it, context) {
 }
 
 async function remove(it, context) {
-  const lines = ["This also deletes the work queue of the pool. The manager refuses it while the pool has services or observers, or while its configuration names the pool (manager.pools)."];
+  const lines = ["This also deletes the work queue of the pool. The manager refuses to delete a pool that has services or observers, or that the configuration of the manager names (manager.pools)."];
   if (await confirm({ title: `Delete pool ${it.name}?`, lines, action: `Delete ${it.name}` })) await context.attempt(async () => { await call("DELETE", path(it.name)); location.hash = "#/pools"; }, `Pool ${it.name} deleted.`);
 }
 
@@ -37,7 +37,7 @@ const create = (items, context) => askChange({
 const draw = ({ items }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Pools"), h("p", { class: "total" }, number(items.length)),
     may("pools:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => create(items, context) }, "New pool")) : null),
-  explained("A pool is a group of services that share the same observers: each service and each observer belongs to one. In a single pool, one service runs all observers, and the others stand by to take over."),
+  explained("A pool is a group of services that divide a set of observers among themselves; each service and each observer belongs to exactly one pool. In a single pool, one service runs all observers, and the others stand by to take over."),
   items.length === 0 ? empty("No pools", "A pool appears with its first service or observer.") : table("Pools", [
     { title: "Pool", class: "name", cell: (it) => h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name) },
     { title: "Admission", cell: (it) => state(it.paused ? "paused" : "open") },

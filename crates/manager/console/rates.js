@@ -17,10 +17,10 @@ const left = (it) => `${number(it.available)} of ${counted(it.at_once, "permit")
 /** The three numbers of a rate, with these values. */
 const fieldsFor = ({ permits = "", per = "1m", burst = "" }) => [
   { name: "permits", half: true, label: "Permits", value: String(permits), placeholder: "600", hint: "how many may be used" },
-  { name: "per", half: true, label: "In each", value: String(per), hint: "a time, such as 1s or 1m" },
-  { name: "burst", label: "Burst", value: String(burst), placeholder: "50", hint: "how many may be used at once: more than the rate gives in 2 s" },
+  { name: "per", half: true, label: "Per", value: String(per), hint: "a duration, such as 1s or 1m" },
+  { name: "burst", label: "Burst", value: String(burst), placeholder: "50", hint: "how many may be used at once; more than the rate grants in 2 s" },
 ];
-const missing = { permits: "write how many permits may be used", per: "write a time, such as 1m", burst: "write how many permits may be used at once" };
+const missing = { permits: "write how many permits may be used", per: "write a duration, such as 1m", burst: "write how many permits may be used at once" };
 const CHECKS = { permits: asWhole(1, Infinity), per: asDuration, burst: asWhole(1, Infinity) };
 const wrongRate = (typed) => Object.fromEntries(Object.entries(CHECKS).map(([name, check]) => [name, typed[name] ? check(typed[name]) : missing[name]]).filter(([, found]) => found));
 /** Complaints about the address are about the key. */
@@ -51,7 +51,7 @@ const actions = (it, context) => (may("rates:write") ? rowActions(`rate ${it.key
 const draw = ({ items, total }, _, context) => [
   h("header", { class: "head" }, h("h1", {}, "Rates"), h("p", { class: "total" }, number(total)),
     may("rates:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => add(items, context) }, "New rate")) : null),
-  explained("A rate says how many permits of a key all services together may use in a time, for example requests to one host. Code waits until it has a permit."),
+  explained("A rate says how many permits of a key all services together may use in a given duration, for example requests to one host. Code waits until it has a permit."),
   items.length === 0 ? empty("No rates", "Code names the key of a rate when it acquires a permit.") : table("Rates", [
     { title: "Key", class: "name", cell: (it) => it.key },
     { title: "Rate", cell: said },

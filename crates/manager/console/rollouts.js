@@ -23,7 +23,7 @@ const progress = (it) => bar(ready(it), it.members, `${number(ready(it))} of ${c
 
 async function ask(verb, it, context) {
   const questions = {
-    revert: [`This gives the observers that ${it.name} has changed their former definitions again. Observers that someone has edited since then stay as they are.`],
+    revert: [`This restores the former definitions of the observers that ${it.name} has changed. Observers that a user has edited since then stay as they are.`],
     cancel: [`${it.name} changes no more observers. Those that it has changed stay changed.`],
   };
   const titles = { revert: "Revert", cancel: "Cancel rollout" };
@@ -43,7 +43,7 @@ function buttons(it, context) {
 
 const drawAll = ({ items, total }) => [
   h("header", { class: "head" }, h("h1", {}, "Rollouts"), h("p", { class: "total" }, number(total)), may("rollouts:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", key: "start", onclick: startRollout }, "New rollout")) : null),
-  explained("A rollout makes the same change to many observers, a few at a time. It goes on while the changed observers run well; if one fails, it pauses or takes the change back."),
+  explained("A rollout makes the same change to many observers, a few at a time. It continues while the changed observers are healthy; if one fails, the rollout pauses or reverts the change."),
   items.length === 0 ? empty("No rollouts", ["Start one here, or on a terminal with: ", h("code", {}, "everwatch rollout start")]) : table("Rollouts", [
     { title: "Name", class: "name", cell: link },
     { title: "State", cell: (it) => state(it.state) },

@@ -43,7 +43,7 @@ function lossOf(it, items) {
   const isOnly = items.length < PAGE && items.filter((one) => one.valid && one.name === it.name).length === 1;
   const own = isOnly ? "You are logged in with this token: your session ends, too." : "You may be logged in with this token: then your session ends, too.";
   return [it.name === whoName() ? own : null,
-    isFull(it) && items.filter(isFull).length === 1 ? "No other token has the role admin in all namespaces. Without a bootstrap token, another way to log in, or another role that may create tokens, the manager refuses to revoke this one." : null].filter(Boolean);
+    isFull(it) && items.filter(isFull).length === 1 ? "No other token has the role admin in all namespaces. The manager refuses to revoke this token if it is the only way left to create tokens." : null].filter(Boolean);
 }
 
 async function revoke(it, items, context) {

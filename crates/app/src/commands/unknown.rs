@@ -97,16 +97,11 @@ pub(super) async fn explained<T>(
 /// Refuses a pool without services: observers that move to it stop, and wait. If the token may not read pools, the manager decides
 /// alone.
 pub(super) async fn check_served(client: &Client, pool: &str) -> Result<(), Failure> {
-    let Ok(known) = client.read::<Listed<Pool>>("/v1/pools").await else { return Ok(()) };
-    let served: Vec<&str> =
-        known.items.iter().filter(|it| it.services > 0).map(|it| it.name.as_str()).collect();
-    if served.contains(&pool) {
-        return Ok(());
-    }
+    let Some(served) = served(client).await.filter(|served| !served.contains(pool)) else { return Ok(()) };
     if let Some(told) = self::pool(client, Some(pool)).await {
         return Err(Failure::NotFound(told));
     }
-    let advice = advice(pool, "pools with services", &served);
+    let advice = advice_on(pool, &served);
     Err(Failure::Conflict(format!(
         "pool {pool} has no services, so the observers would stop and wait; {advice}; to let them wait, change `pool` in their \
          definitions"
@@ -118,13 +113,21 @@ pub(super) async fn warn_unserved(client: &Client, pools: BTreeSet<&str>) {
     if pools.is_empty() {
         return;
     }
-    let Ok(known) = client.read::<Listed<Pool>>("/v1/pools").await else { return };
-    let served: Vec<&str> =
-        known.items.iter().filter(|it| it.services > 0).map(|it| it.name.as_str()).collect();
-    for pool in pools.into_iter().filter(|pool| !served.contains(pool)) {
-        let advice = advice(pool, "pools with services", &served);
+    let Some(served) = served(client).await else { return };
+    for pool in pools.into_iter().filter(|pool| !served.contains(*pool)) {
+        let advice = advice_on(pool, &served);
         note(&format!("pool {pool} has no service: its observers wait until one starts; {advice}"));
     }
+}
+
+/// The pools with services; `None` if the token may not read pools.
+async fn served(client: &Client) -> Option<BTreeSet<String>> {
+    let known = client.read::<Listed<Pool>>("/v1/pools").await.ok()?;
+    Some(known.items.into_iter().filter(|it| it.services > 0).map(|it| it.name).collect())
+}
+
+fn advice_on(pool: &str, served: &BTreeSet<String>) -> String {
+    advice(pool, "pools with services", &served.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 impl<'a> Named<'a> {

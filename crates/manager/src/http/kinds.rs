@@ -67,7 +67,10 @@ pub(crate) async fn validate(
         .collect();
     let Some(kind) = kind.parse::<core::Kind>().ok().filter(|kind| offered.contains(kind.as_str())) else {
         let advice = advice(&kind, "kinds", &offered.into_iter().collect::<Vec<_>>());
-        return Err(Problem::new(Code::NotFound, format!("no living service offers this kind; {advice}")));
+        return Err(Problem::new(
+            Code::NotFound,
+            format!("no living service offers kind `{kind}`; {advice}"),
+        ));
     };
     let schema = schemas::of_kind(services.iter(), &kind);
     let mut errors = spec_errors(&spec);

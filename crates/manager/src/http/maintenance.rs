@@ -163,8 +163,9 @@ async fn order(
     if row.state().is_over() && key.parse::<ServiceId>().is_ok() {
         // Orders are kept by name: this one would be carried out by the next process of the name.
         let name = &row.registration.name;
-        let detail =
-            format!("this process of service {name} has ended; order the service by its name, `{name}`");
+        let detail = format!(
+            "the id belongs to a process of service {name} that has ended; repeat the request with the name `{name}`"
+        );
         return Err(Problem::new(Code::ServiceEnded, detail));
     }
     let fresh = orders::change(manager, &row.registration.name, change).await?;

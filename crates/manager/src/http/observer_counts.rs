@@ -29,7 +29,10 @@ pub(crate) async fn count(
     params.finish()?;
     let given = [("status", !filter.status.is_empty()), ("health", !filter.health.is_empty())];
     if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
-        return Err(bad(name, "the answer has the count of each: remove it"));
+        return Err(bad(
+            name,
+            "remove this parameter: the response has the count of every status and every health",
+        ));
     }
     let total = async |filter: Filter| -> Result<u64, StoreError> {
         Ok(manager.records.store.list(&filter, None, 1).await?.total)
