@@ -4,6 +4,7 @@
 //! Every such line begins with the noun and the name of the object, as in `observer hello is asked to resume`.
 
 use everwatch_api::{Observer, Service};
+use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
 use everwatch_core::wording::counted;
 
@@ -63,7 +64,11 @@ impl Action<'_> {
                 format!("has the definition of version {to} again, as version {}", it.definition_version)
             }
         };
-        let reason = if it.reason.is_empty() { String::new() } else { format!(": {}", it.reason) };
+        let reason = match it.reason.as_str() {
+            "" => String::new(),
+            _ if is_admitted_next(it) => ": to be admitted".to_owned(),
+            reason => format!(": {reason}"),
+        };
         format!("observer {} {what} ({}{reason})", it.name, it.status)
     }
 
@@ -72,6 +77,13 @@ impl Action<'_> {
         let told = self.told(it);
         if told.ends_with(')') { format!("{told}; {}", look(&it.name)) } else { told }
     }
+}
+
+/// Whether it is the first in line and a service has a free slot: it only waits until a manager looks, and nobody knows yet whether a
+/// limit lets it wait longer.
+fn is_admitted_next(it: &Observer) -> bool {
+    let is_first = it.waiting.as_ref().is_some_and(|waiting| waiting.place == Some(1));
+    is_first && it.reason_code == Some(ReasonCode::WaitingForSlot)
 }
 
 fn look(name: &str) -> String {
@@ -121,5 +133,30 @@ fn draining(it: &Service) -> String {
         (Some(unconfirmed), _) => format!("{told}; {unconfirmed}"),
         (None, Some(why)) => format!("{told}; waiting: {why}"),
         (None, None) => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::an_observer;
+    use serde_json::json;
+
+    #[test]
+    fn the_first_in_line_waits_for_a_slot_only_if_there_is_none() {
+        let created = |code: &str, place: u64| {
+            let mut sent =
+                an_observer("news", "Created", "waiting for a slot in pool default").sent().clone();
+            sent["reason_code"] = json!(code);
+            sent["waiting"] = json!({"since": sent["created_at"], "place": place, "of": 9});
+            Action::Create.told(&serde_json::from_value(sent).unwrap())
+        };
+        assert_eq!(created("waiting-for-slot", 1), "observer news is created (Created: to be admitted)");
+        for (code, place) in [("waiting-for-slot", 2), ("pool-is-full", 1)] {
+            assert!(
+                created(code, place).ends_with("(Created: waiting for a slot in pool default)"),
+                "{code}"
+            );
+        }
     }
 }
