@@ -53,7 +53,8 @@ impl World {
                     touched.names.insert(name);
                 }
                 3 => {
-                    self.insist("POST", &format!("/v1/observers/{name}/move"), None, &[200, 202, 409]).await;
+                    let body = Some(json!({"force": true}));
+                    self.insist("POST", &format!("/v1/observers/{name}/move"), body, &[200, 202]).await;
                     // The service of the observer takes no messages for a moment, so others may move too.
                     touched.all = true;
                 }

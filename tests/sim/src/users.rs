@@ -230,7 +230,8 @@ impl World {
             Ask::Pause => ("POST", path + "/pause", None),
             Ask::Resume => ("POST", path + "/resume", None),
             Ask::Restart => ("POST", path + "/restart", None),
-            Ask::Move => ("POST", path + "/move", None),
+            // Also where it may come back.
+            Ask::Move => ("POST", path + "/move", Some(json!({"force": true}))),
             Ask::CreateInBatch => unreachable!("sent with its batch"),
         };
         self.request((method, path, body), Subject::Observer(observer, ask));

@@ -89,9 +89,7 @@ pub fn step_back(
 /// Why a pool has no service to which an observer can move.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Nowhere {
-    #[error(
-        "pool {0} has no other service; add one, choose another pool, or restart the observer to start it again where it runs"
-    )]
+    #[error("pool {0} has no other service; to start the observer again where it runs, restart it")]
     Alone(Pool),
     #[error(
         "pool {0} is a single pool, so one service runs all its observers; to move them all, drain that service"
@@ -103,8 +101,8 @@ pub enum Nowhere {
     )]
     Full(Pool),
     #[error(
-        "none of the other services of pool {0} can take the observer now, so it would return to its service; check their states with \
-         `everwatch service list` and their kinds with `everwatch kind list`"
+        "no other service of pool {0} takes the observer now, so it would come back; `everwatch service list` shows their states, \
+         and `everwatch kind list` shows what they run"
     )]
     NotTaken(Pool),
 }

@@ -40,19 +40,26 @@ pub(super) struct MoveTo {
     /// The name of the destination service, which takes observers of the same pool. If it has no room by the time the observer
     /// arrives, another service takes it.
     service: Option<String>,
+    /// Without a destination: hand over the observer even if no other service of the pool can take it now. It can return to the
+    /// service that it leaves.
+    #[serde(default)]
+    force: bool,
 }
 
 /// What a request says about the destination.
 enum Destination {
-    Any,
+    Any {
+        /// Whether another service need not be able to take it now.
+        force: bool,
+    },
     Pool(Pool),
     Service(Name),
 }
 
 /// Move an observer to another pool or service, or let its queue choose another service.
 ///
-/// Without a destination, another service of the pool must be able to take the observer, so that it does not return to the
-/// service that it leaves.
+/// Without a destination and `force`, another service of the pool must be able to take the observer, so that it does not return
+/// to the service that it leaves.
 #[utoipa::path(post, path = "/v1/observers/{key}/move", tag = "observers", security(("token" = ["observers:operate"])), request_body = Option<MoveTo>,
     params(("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once")),
@@ -73,7 +80,12 @@ pub(crate) async fn relocate(
     params.finish()?;
     let row = find(&manager.records, (&namespace, &key)).await?;
     let pool = match destination(body)? {
-        Destination::Any => return hand_over(&manager, row, None, &headers).await,
+        Destination::Any { force } => {
+            if !force {
+                has_other(&manager, &row).await?;
+            }
+            return hand_over(&manager, row, None, &headers).await;
+        }
         Destination::Service(name) => {
             caller::check_services(&row.definition.pool)?;
             return hand_over(&manager, row, Some(&name), &headers).await;
@@ -103,10 +115,7 @@ async fn hand_over(
 ) -> Result<Response, Problem> {
     let holder = row.leaves().map_err(|refusal| refused(&row, refusal))?;
     let others = match to {
-        None => {
-            has_other(manager, &row, holder).await?;
-            Some(Vec::new())
-        }
+        None => Some(Vec::new()),
         Some(to) => others(manager, &row, holder, to).await?,
     };
     let (Some(holder), Some(others)) = (holder, others) else {
@@ -128,7 +137,8 @@ async fn hand_over(
 }
 
 /// Checks that another service can take an observer that a service holds.
-async fn has_other(manager: &Manager, row: &Row, holder: Option<ServiceId>) -> Result<(), Problem> {
+async fn has_other(manager: &Manager, row: &Row) -> Result<(), Problem> {
+    let holder = row.leaves().map_err(|refusal| refused(row, refusal))?;
     if holder.is_none() {
         return Ok(());
     }
@@ -170,15 +180,26 @@ fn wrong(pointer: &str, detail: String) -> Problem {
 }
 
 fn destination(body: Option<Value>) -> Result<Destination, Problem> {
-    let Some(body) = body else { return Ok(Destination::Any) };
+    let Some(body) = body else { return Ok(Destination::Any { force: false }) };
     let Value::Object(mut members) = body else { return Err(wrong("", "must be a JSON object".to_owned())) };
     let mut take = |member: &str| members.remove(member).filter(|value| !value.is_null());
-    let (pool, service) = (take("pool"), take("service"));
+    let (pool, service, force) = (take("pool"), take("service"), take("force"));
+    let force = match force {
+        None => false,
+        Some(Value::Bool(force)) if pool.is_none() && service.is_none() => force,
+        Some(Value::Bool(_)) => {
+            return Err(wrong("/force", "cannot be set together with a destination".to_owned()));
+        }
+        Some(_) => return Err(wrong("/force", "must be true or false".to_owned())),
+    };
     if let Some(member) = members.keys().next() {
-        return Err(wrong(&format!("/{member}"), "is not known here; known: pool, service".to_owned()));
+        return Err(wrong(
+            &format!("/{member}"),
+            "is not known here; known: pool, service, force".to_owned(),
+        ));
     }
     match (pool, service) {
-        (None, None) => Ok(Destination::Any),
+        (None, None) => Ok(Destination::Any { force }),
         (Some(pool), None) => serde_json::from_value(pool)
             .map(Destination::Pool)
             .map_err(|error| wrong("/pool", error.to_string())),

@@ -56,6 +56,11 @@ async fn an_observer_is_paused_resumed_and_restarted() {
     let third = service.run(&stage, 3).await;
     // It would come back.
     stage.act("move").await.refused(409, "service-without-room");
+    let force = stage.send("POST", "/v1/observers/a/move", Some(r#"{"force": true}"#)).await;
+    assert_eq!(force.status, StatusCode::ACCEPTED);
+    for wrong in [r#"{"force": 1}"#, r#"{"force": true, "pool": "other"}"#] {
+        stage.send("POST", "/v1/observers/a/move", Some(wrong)).await.refused(422, "invalid");
+    }
     let _other = stage.named_service("other", 2).await;
     // A client that always says what it sends may send nothing.
     assert_eq!(stage.send("POST", "/v1/observers/a/move", Some("")).await.status, StatusCode::ACCEPTED);
