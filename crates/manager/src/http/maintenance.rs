@@ -18,6 +18,7 @@ use everwatch_core::clock::friendly;
 use everwatch_core::id::ServiceId;
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::events::EventKind;
+use everwatch_core::record::service::ServiceRow;
 use everwatch_core::wording::counted;
 use everwatch_store::Filter;
 use serde::{Deserialize, Serialize};
@@ -160,13 +161,8 @@ async fn order(
     change: impl FnMut(&mut Orders) -> bool + Send,
 ) -> Result<Response, Problem> {
     let row = find(&manager.records, key).await?;
-    if row.state().is_over() && key.parse::<ServiceId>().is_ok() {
-        // Orders are kept by name: this one would be carried out by the next process of the name.
-        let name = &row.registration.name;
-        let detail = format!(
-            "the id belongs to a process of service {name} that has ended; repeat the request with the name `{name}`"
-        );
-        return Err(Problem::new(Code::ServiceEnded, detail));
+    if key.parse::<ServiceId>().is_ok() {
+        check_newest(manager, &row).await?;
     }
     let fresh = orders::change(manager, &row.registration.name, change).await?;
     if fresh {
@@ -176,6 +172,20 @@ async fn order(
     let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
     let shown = ServiceViews::load(&manager.records).await?.service(&row);
     Ok((status, Json(shown)).into_response())
+}
+
+/// Refuses an order for a process that has ended or was replaced: orders are kept by name, so the next process of the name would carry it
+/// out.
+async fn check_newest(manager: &Manager, row: &ServiceRow) -> Result<(), Problem> {
+    let name = &row.registration.name;
+    let newest = manager.records.store.service(&name.clone().into()).await?;
+    if !row.state().is_over() && newest.is_none_or(|newest| newest.id == row.id) {
+        return Ok(());
+    }
+    let detail = format!(
+        "the id belongs to a process of service {name} that has ended or was replaced; repeat the request with the name `{name}`"
+    );
+    Err(Problem::new(Code::ServiceEnded, detail))
 }
 
 pub(super) fn within(pointer: &str, number: u32) -> Result<(), Problem> {
