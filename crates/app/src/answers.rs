@@ -79,8 +79,7 @@ impl Action<'_> {
     }
 }
 
-/// Whether it is the first in line and a service has a free slot: it only waits until a manager looks, and nobody knows yet whether a
-/// limit lets it wait longer.
+/// Whether a manager admits the observer next, unless a limit delays it: it is the first in line, and a service has a free slot.
 fn is_admitted_next(it: &Observer) -> bool {
     let is_first = it.waiting.as_ref().is_some_and(|waiting| waiting.place == Some(1));
     is_first && it.reason_code == Some(ReasonCode::WaitingForSlot)

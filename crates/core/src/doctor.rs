@@ -208,10 +208,10 @@ pub struct FleetFacts {
     pub unreadable: Vec<UnreadableRow>,
     /// The services that registered within [`LATELY`], living or not.
     pub registered_lately: Vec<ServiceRow>,
-    /// The services that ended within [`LATELY`].
+    /// The services that ended within [`LATELY`], but for those that were killed by hand.
     pub ended_lately: Vec<ServiceRow>,
-    /// Pools with a service that has just been killed by hand and comes back by itself.
-    pub returning: BTreeSet<Pool>,
+    /// The services that a person killed within [`LATELY`] to try out failover: they come back by themselves.
+    pub killed_by_hand: Vec<ServiceRow>,
     /// Observers whose health is `restarting`.
     pub restarting: SomeRows,
     /// Observers that failed.

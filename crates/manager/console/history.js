@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
-import { firstIn, spread } from "./lanes-scale.js";
+import { SHORTEST_MS, firstIn, spread } from "./lanes-scale.js";
 import { may, readable } from "./session.js";
 import { number } from "./show.js";
 
@@ -16,8 +16,6 @@ let pointed = null;
 addEventListener("hashchange", () => { pointed = null; });
 
 const lanesOf = (picture) => (picture.others ? [...picture.lanes, picture.others] : picture.lanes);
-/** Less than this before the end, a timeline is too short to read. */
-const SHORTEST_MS = 60000;
 
 /** The picture since the first service of a new deployment: in the columns of a day, its first minutes are a mean with the time before. Nothing for an older one. */
 async function beginning(picture) {

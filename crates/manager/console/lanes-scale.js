@@ -17,7 +17,8 @@ export function spanOf(params) {
   return { since: Object.hasOwn(SPANS, span ?? "") ? span : "15m" };
 }
 
-const SHORTEST_MS = 60000;
+/** Less than this, in ms, is too short a time for a picture. */
+export const SHORTEST_MS = 60000;
 
 /** When the first thing in the picture happened, in ms; nothing if the picture is empty. */
 export function firstIn(picture, services) {

@@ -24,7 +24,8 @@ const HELP: &str = "# Change the definition, save the file and end the editor. L
 const ATTEMPTS: usize = 20;
 
 /// Opens the definition in the editor and sends the saved definition; the manager refuses it if another user has changed the observer
-/// meanwhile. If the definition is not valid, or names something that does not exist, opens it again with the error, until the user saves it without a change.
+/// meanwhile. If the definition is not valid, or names something that does not exist, opens it again with the error, until the user
+/// saves it without a change.
 pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
     let (it, tag) = client.read_tagged::<Item<Observer>>(&path(name)).await?;
     if it.spec.is_null() {

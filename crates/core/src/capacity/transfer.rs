@@ -89,7 +89,9 @@ pub fn step_back(
 /// Why a pool has no service to which an observer can move.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Nowhere {
-    #[error("pool {0} has no other service; to start the observer again where it runs, restart it")]
+    #[error(
+        "pool {0} has no other service; add one, choose another pool, or restart the observer to start it again where it runs"
+    )]
     Alone(Pool),
     #[error(
         "pool {0} is a single pool, so one service runs all its observers; to move them all, drain that service"
@@ -101,8 +103,8 @@ pub enum Nowhere {
     )]
     Full(Pool),
     #[error(
-        "no other service of pool {0} takes the observer now, so it would come back; `everwatch service list` shows their states, \
-         and `everwatch kind list` shows what they run"
+        "none of the other services of pool {0} can take the observer now, so it would return to its service; check their states \
+         with `everwatch service list` and their kinds with `everwatch kind list`"
     )]
     NotTaken(Pool),
 }
@@ -115,10 +117,12 @@ pub fn check_others(mover: Mover<'_>, living: &[ServiceRow]) -> Result<(), Nowhe
     let is_other = |it: &&ServiceRow| {
         it.registration.pool == *mover.pool && !it.state().is_over() && Some(it.id) != mover.holder
     };
-    let obstacles: Vec<Obstacle> =
-        living.iter().filter(is_other).map_while(|it| check(mover, it).err()).collect();
-    if living.iter().filter(is_other).count() > obstacles.len() {
-        return Ok(());
+    let mut obstacles = Vec::new();
+    for other in living.iter().filter(is_other) {
+        match check(mover, other) {
+            Ok(()) => return Ok(()),
+            Err(obstacle) => obstacles.push(obstacle),
+        }
     }
     let pool = mover.pool.clone();
     Err(match obstacles.first() {

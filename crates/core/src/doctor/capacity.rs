@@ -2,18 +2,23 @@
 
 use super::{Finding, FleetFacts, Severity};
 use crate::capacity::headroom::losses_survived;
+use crate::clock::Timestamp;
 use crate::id::Pool;
 use crate::record::service::{ServiceRow, ServiceState};
 use crate::record::taking::taking;
 use crate::wording::counted;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-pub(super) fn findings(fleet: &FleetFacts) -> Vec<Finding> {
+/// How long a service that was killed by hand takes to come back, at most.
+const BACK_WITHIN: Duration = Duration::from_secs(15);
+
+pub(super) fn findings(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     let mut pools: BTreeMap<&Pool, Vec<&ServiceRow>> = BTreeMap::new();
     for service in taking(&fleet.services) {
         pools.entry(&service.registration.pool).or_default().push(service);
     }
-    let busy = fleet.needed.iter().filter(|(pool, needed)| **needed > 0 && !fleet.returning.contains(*pool));
+    let busy = fleet.needed.iter().filter(|(pool, needed)| **needed > 0 && !has_returning(pool, fleet, now));
     let found = busy.filter_map(|(pool, needed)| match pools.get(pool)?.as_slice() {
         [taking] if taking.registration.pool_single => of_single_pool(taking, &fleet.services, *needed),
         services => of_pool(pool, (services, &cordoned(pool, fleet)), *needed),
@@ -90,6 +95,17 @@ fn two_largest(sizes: &[u32]) -> u64 {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
     sizes.iter().rev().take(2).map(|size| u64::from(*size)).sum()
+}
+
+/// Whether a service of the pool was killed by hand a moment ago and is not back yet: the slots that are missing come back with it.
+fn has_returning(pool: &Pool, fleet: &FleetFacts, now: Timestamp) -> bool {
+    let is_back =
+        |row: &ServiceRow| fleet.services.iter().any(|it| it.registration.name == row.registration.name);
+    fleet.killed_by_hand.iter().any(|it| {
+        it.registration.pool == *pool
+            && it.end.is_some_and(|end| now.since(end.at) < BACK_WITHIN)
+            && !is_back(it)
+    })
 }
 
 /// The cordoned services of a pool, the largest first.

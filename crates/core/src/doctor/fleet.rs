@@ -29,7 +29,7 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     findings.extend(stalls::findings(&fleet.services));
     findings.extend(waiting(fleet, facts));
     findings.extend(disagreeing(fleet));
-    findings.extend(capacity::findings(fleet));
+    findings.extend(capacity::findings(fleet, facts.now));
     findings
         .extend(fleet.unreadable.iter().take(NAMED_MAX).map(|row| unreadable(row, fleet.unreadable.len())));
     if let Some(why) = &fleet.safe_mode {

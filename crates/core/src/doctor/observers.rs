@@ -55,8 +55,8 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
             latest_error(first)
         ),
         cure: format!(
-            "run `everwatch observer logs {0}` and `everwatch observer describe {0}`; fix its spec or its \
-             dependencies, or `everwatch observer pause {0}`; `everwatch observer list --health restarting` lists all",
+            "find the cause with `everwatch observer logs {0}`, and fix the spec or what it depends on; \
+             `everwatch observer list --health restarting` lists all such observers",
             first.definition.arguments()
         ),
     })

@@ -433,11 +433,18 @@ fn missing_headroom_is_reported() {
         }
     };
     assert_eq!(found(sizes(&[10, 10, 10], 10)), NONE);
-    let returns = |facts: &mut Facts| {
-        sizes(&[10], 10)(facts);
-        fleet(facts).returning = [Pool::default()].into();
+    let killed = |name: &'static str, secs_ago: u64| {
+        move |facts: &mut Facts| {
+            sizes(&[10], 10)(facts);
+            let mut row = service(9, name, 10);
+            assert!(row.on_session_gone(now().minus(Duration::from_secs(secs_ago))));
+            fleet(facts).killed_by_hand = vec![row];
+        }
     };
-    assert_eq!(found(returns), NONE, "it comes back by itself");
+    assert_eq!(found(killed("x", 10)), NONE, "it comes back by itself");
+    for (name, secs_ago) in [("x", 20), ("s1", 10)] {
+        assert_eq!(found(killed(name, secs_ago)), ["Warning too-big-to-lose service s1"], "{name}");
+    }
     let cordoned = |facts: &mut Facts| {
         sizes(&[10, 10], 10)(facts);
         fleet(facts).services[1].heartbeat.as_mut().unwrap().state = Intent::Cordoned;

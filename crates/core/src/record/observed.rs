@@ -391,9 +391,11 @@ impl Observed {
 
     /// Notes that the runs on these services have ended. Returns whether it was not known before.
     pub(crate) fn end_runs_on(&mut self, is_killed: impl Fn(ServiceId) -> bool) -> bool {
-        let going = self.runs.iter_mut().filter(|run| !run.over && is_killed(run.service));
-        let ended = going.map(|run| run.over = true);
-        ended.count() > 0
+        let mut is_news = false;
+        for run in self.runs.iter_mut().filter(|run| !run.over && is_killed(run.service)) {
+            (run.over, is_news) = (true, true);
+        }
+        is_news
     }
 
     /// Why the current or last holder of the message cannot run it; `None` if it can.

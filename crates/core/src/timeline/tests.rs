@@ -222,15 +222,21 @@ fn a_later_move_of_the_same_service_is_another_incident() {
     assert_eq!(moved(120), [1]);
 }
 
+/// Service `a` runs three observers, and service `b` none.
+fn three_on_a() -> Timeline {
+    let mut line = Timeline::new(at(0));
+    registered(&mut line, 10, 1, "a");
+    registered(&mut line, 10, 2, "b");
+    for number in 1..=3 {
+        started(&mut line, 20, run(number, 1, 1), None);
+    }
+    line
+}
+
 #[test]
 fn a_service_that_is_lost_after_an_observer_was_moved_from_it_is_another_incident() {
     let moved_then_lost = |lost_at: i64| {
-        let mut line = Timeline::new(at(0));
-        registered(&mut line, 10, 1, "a");
-        registered(&mut line, 10, 2, "b");
-        for number in 1..=3 {
-            started(&mut line, 20, run(number, 1, 1), None);
-        }
+        let mut line = three_on_a();
         ended(&mut line, 100, run(1, 1, 1), true);
         started(&mut line, 100, run(1, 2, 2), Some((1, 0, 0)));
         started(&mut line, lost_at + 1, run(2, 2, 2), Some((1, 1000, 0)));
@@ -246,12 +252,7 @@ fn a_service_that_is_lost_after_an_observer_was_moved_from_it_is_another_inciden
 
 #[test]
 fn handovers_that_are_told_late_are_one_incident_with_the_others() {
-    let mut line = Timeline::new(at(0));
-    registered(&mut line, 10, 1, "a");
-    registered(&mut line, 10, 2, "b");
-    for number in 1..=3 {
-        started(&mut line, 20, run(number, 1, 1), None);
-    }
+    let mut line = three_on_a();
     ended(&mut line, 100, run(1, 1, 1), true);
     started(&mut line, 101, run(1, 2, 2), Some((1, 0, 0)));
     // The end of this run is told after the next start.

@@ -294,7 +294,7 @@ pub(crate) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whether nobody could create tokens without this one.
+/// Whether this is the last valid token that may create tokens, and no other way to log in as an administrator is configured.
 async fn is_last(manager: &Manager, token: &access::Token, now: Timestamp) -> Result<bool, Problem> {
     let settings = manager.accounts.settings();
     if settings.bootstrap_token_file.is_some() || !settings.mtls_roles.is_empty() || settings.oidc.is_some() {

@@ -366,7 +366,7 @@ async fn the_first_token_on_loopback_is_that_of_an_administrator() {
     let admin = stage.send("POST", "/v1/tokens", Some(&admin)).await.read::<CreatedToken>(201).token;
     stage.send("GET", "/v1/observers", None).await.refused(401, "no-valid-token");
     stage.send("GET", "/livez", None).await.read::<Value>(200);
-    // Nobody could create another one.
+    // It is the only token that may create others.
     stage.sent_by(&admin, "DELETE", "/v1/tokens/boss", None).await.refused(409, "last-token");
     let body = json!({ "name": "second", "role": "viewer" });
     stage.sent_by(&admin, "POST", "/v1/tokens", Some(&body)).await.read::<CreatedToken>(201);

@@ -4,13 +4,11 @@
 use crate::context::Manager;
 use crate::context::link::Link;
 use crate::context::records::Records;
-use crate::excused::Excused;
 use crate::fleet::safe_mode;
 use crate::outgoing::state_queues;
 use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, QueueKind, Session, ack_timeout};
 use everwatch_core::capacity::headroom::needed_slots;
-use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::{
     Facts, FleetFacts, LATELY, ManagerFacts, SessionFacts, SomeRows, SurplusQueue, UnreadableRow,
 };
@@ -65,13 +63,8 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let (records, excused) = (&manager.records, &manager.settings.excused);
     let services = records.services(Duration::ZERO).await?;
     let mut registered_lately = records.store.services(records.clock.now().minus(LATELY)).await?.rows;
-    let returning = registered_lately
-        .iter()
-        .filter(|it| is_returning(it, excused, &services, records.clock.now()))
-        .map(|it| it.registration.pool.clone());
-    let returning = returning.collect();
-    let mut ended_lately = registered_lately.clone();
-    ended_lately.retain(|service| service.end.is_some() && !excused.contains(service.id));
+    let ended = registered_lately.iter().filter(|service| service.end.is_some()).cloned();
+    let (killed_by_hand, ended_lately) = ended.partition(|service| excused.contains(service.id));
     registered_lately.retain(|service| records.clock.now().since(service.registered_at) < LATELY);
     let safe_mode = safe_mode::read(records).await?;
     let mut facts = FleetFacts {
@@ -87,7 +80,7 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
         single_pools: (*records.single_pools()).clone(),
         registered_lately,
         ended_lately,
-        returning,
+        killed_by_hand,
         unreadable: records.store.unreadable().await?.into_iter().map(unreadable).collect(),
         ..FleetFacts::default()
     };
@@ -96,16 +89,6 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let behind = behind_limits.iter().map(|(pool, load)| (pool, load.weight));
     facts.needed = needed_slots(weights, behind);
     Ok(facts)
-}
-
-/// How long a service that was killed by hand takes to come back, at most.
-const BACK_WITHIN: Duration = Duration::from_secs(15);
-
-/// Whether a service was killed by hand a moment ago and is not back yet under its name.
-fn is_returning(row: &ServiceRow, excused: &Excused, living: &[ServiceRow], now: Timestamp) -> bool {
-    let is_back = || living.iter().any(|it| it.registration.name == row.registration.name);
-    let was_killed = excused.contains(row.id) && row.end.is_some_and(|end| now.since(end.at) < BACK_WITHIN);
-    was_killed && !is_back()
 }
 
 fn of_status(status: Status) -> Filter {

@@ -94,7 +94,7 @@ codes! {
     RebalanceRunning = SERVICE_UNAVAILABLE, "rebalance-running", "a rebalance has not settled yet", retry after 5;
     TooManyTokens = CONFLICT, "too-many-tokens", "there are too many tokens";
     TokenNotValid = CONFLICT, "token-not-valid", "the token cannot be rotated";
-    LastToken = CONFLICT, "last-token", "nobody could create tokens without this one";
+    LastToken = CONFLICT, "last-token", "the last token that may create tokens cannot be revoked";
     NoSession = CONFLICT, "no-session", "not possible in this session";
     TooManyRoles = CONFLICT, "too-many-roles", "there are too many roles";
     RoleInUse = CONFLICT, "role-in-use", "the role is in use";
