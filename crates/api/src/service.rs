@@ -154,7 +154,7 @@ pub struct Pool {
     /// Slots in use.
     pub held: u32,
     pub free: u32,
-    /// Needed slots minus held slots, by the newest heartbeats.
+    /// Needed slots minus held slots.
     pub pending: u64,
     /// Observers in the backlog: they wait in the database for a slot and are not published yet.
     #[serde(default)]

@@ -1,12 +1,12 @@
 //! Converts rows to the columns of their tables, and back. Both databases share this code.
 
 use crate::events::{Event, EventPage};
-use crate::port::{Change, Counts, DefinitionVersion, HealthCounts, StoreError};
+use crate::port::{Change, Counts, DefinitionVersion, HealthCounts, HeldWeights, StoreError};
 use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::capacity::supply::{Load, Supply};
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{InvalidName, Kind, ObserverId, Pool};
+use everwatch_core::id::{InvalidName, Kind, ObserverId, Pool, ServiceId};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::health::{Health, Standing, standing};
 use everwatch_core::record::reason::{ReasonCode, stored_code};
@@ -302,6 +302,11 @@ pub(crate) fn counts_of(rows: Vec<(String, String, i64, i64)>) -> Result<Counts,
         Ok(((pool, status), Load { number: number(count), weight: number(weight) }))
     };
     rows.into_iter().map(read).collect()
+}
+
+/// Rows of holder, sum of weights.
+pub(crate) fn held_weights_of(rows: Vec<(Uuid, i64)>) -> HeldWeights {
+    rows.into_iter().map(|(holder, weight)| (ServiceId(holder), number(weight))).collect()
 }
 
 /// The reason code of observers whose messages services refuse, or (`withdrawn`) whose messages are out of

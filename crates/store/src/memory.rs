@@ -17,8 +17,9 @@ mod versions;
 use crate::checkpoints::Loaded;
 use crate::columns::{StateColumns, WantedColumns, refused_as};
 use crate::port::{
-    Change, Checkpoints, Counts, Created, DefinitionVersion, Event, Filter, Found, HealthCounts, ListCursor,
-    ObserverResult, Observers, Page, Parked, Services, Sort, Store, StoreError, Unreadable, Worklists,
+    Change, Checkpoints, Counts, Created, DefinitionVersion, Event, Filter, Found, HealthCounts, HeldWeights,
+    ListCursor, ObserverResult, Observers, Page, Parked, Services, Sort, Store, StoreError, Unreadable,
+    Worklists,
 };
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolOffers;
@@ -253,6 +254,15 @@ impl Observers for MemoryStore {
             }
         }
         Ok(counts)
+    }
+    async fn held_weights(&self) -> Result<HeldWeights, StoreError> {
+        let mut weights = HeldWeights::new();
+        for kept in self.tables().observers.values() {
+            if let Some(holder) = kept.row.holder() {
+                *weights.entry(holder).or_default() += Load::of(&kept.row).weight;
+            }
+        }
+        Ok(weights)
     }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         let (mut tables, until) = (self.tables(), clock::now().plus(REMEMBERED));

@@ -143,6 +143,9 @@ pub type Counts = BTreeMap<(Pool, Status), Load>;
 /// The number of observers by pool and health; observers that are not meant to run have none.
 pub type HealthCounts = BTreeMap<(Pool, Health), u64>;
 
+/// The sum of the weights of the observers that a service holds. Services that hold nothing are left out.
+pub type HeldWeights = BTreeMap<ServiceId, u64>;
+
 /// Small facts that managers share: leases, keys, the identity of the database. Each of these notes expires.
 #[async_trait]
 pub trait KeyValue: Send + Sync + 'static {
@@ -210,6 +213,8 @@ pub trait Observers: Send + Sync + 'static {
     async fn counts(&self) -> Result<Counts, StoreError>;
     /// Counts by pool and health, at this moment.
     async fn health_counts(&self) -> Result<HealthCounts, StoreError>;
+    /// The slots that the observers of each holder take, by the reports of their runs.
+    async fn held_weights(&self) -> Result<HeldWeights, StoreError>;
     /// Deletes rows whose version is still the given one. Their ids are remembered for
     /// [`everwatch_core::failure::adoption::REMEMBERED`].
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError>;

@@ -189,6 +189,9 @@ impl Observers for PgStore {
     async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
         answered(lists::health_counts(&self.pool)).await
     }
+    async fn held_weights(&self) -> Result<HeldWeights, StoreError> {
+        answered(lists::held_weights(&self.pool)).await
+    }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         answered(observers::forget(&self.pool, rows)).await
     }

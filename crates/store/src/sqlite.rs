@@ -244,6 +244,9 @@ impl Observers for SqliteStore {
     async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
         lists::health_counts(&self.readers).await
     }
+    async fn held_weights(&self) -> Result<HeldWeights, StoreError> {
+        lists::held_weights(&self.readers).await
+    }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         observers::forget(&self.writer, rows).await
     }

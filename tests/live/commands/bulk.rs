@@ -58,14 +58,14 @@ async fn a_user_is_asked_with_the_count() {
     three(&dev).await;
     let terminal = Terminal::open(&dev.api.url, (100, 30)).await;
     terminal.runs("everwatch observer delete -l app=x; echo ended with $?");
-    terminal.until("the question", |it| it.contains("Delete 3 observers? [y/N]")).await;
+    terminal.until("the question", |it| it.contains("Delete 3 observers (one, three, two)? [y/N]")).await;
     terminal.presses(&["Enter"]);
     terminal
         .until("the refusal", |it| it.contains("nothing was done") && it.contains("\nended with 1"))
         .await;
     assert_eq!(dev.api.observer("one").await.desired, Desired::Running);
     terminal.runs("clear; everwatch observer delete -q one; echo ended with $?");
-    terminal.until("the question", |it| it.contains("Delete 1 observer? [y/N]")).await;
+    terminal.until("the question", |it| it.contains("Delete 1 observer (one)? [y/N]")).await;
     // The number that the user confirmed counts, not the number of matches at the time of the request.
     dev.api.create(json!({"name": "one-more", "kind": "ticker"})).await;
     terminal.runs("y");
@@ -73,7 +73,7 @@ async fn a_user_is_asked_with_the_count() {
         .until("the conflict", |it| it.contains("2 observers match, not 1") && it.contains("ended with 4"))
         .await;
     terminal.runs("clear; everwatch observer delete -l app=x; echo ended with $?");
-    terminal.until("the question", |it| it.contains("Delete 3 observers? [y/N]")).await;
+    terminal.until("the question", |it| it.contains("Delete 3 observers (one, three, two)? [y/N]")).await;
     terminal.runs("y");
     terminal.until("the end", |it| it.contains("\nended with 0")).await;
     dev.api.until_status("three", "Deleted").await;

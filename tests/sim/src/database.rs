@@ -22,9 +22,9 @@ use everwatch_core::wire::report::{InventoryRange, RangeTotal};
 use everwatch_core::wire::trace::TraceContext;
 use everwatch_store::{
     Admission, Backlog, Backup, Change, Checkpoints, Counts, Created, Decided, DefinitionVersion, Event,
-    EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, KeyValue, Limits as _,
-    ListCursor, MemoryStore, ObserverResult, Observers, Page, Parked, ParkedHead, ParkedMessages, Place,
-    Services, Store, StoreError, Unreadable, WaitingPools, Worklists,
+    EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, HeldWeights, KeyValue,
+    Limits as _, ListCursor, MemoryStore, ObserverResult, Observers, Page, Parked, ParkedHead,
+    ParkedMessages, Place, Services, Store, StoreError, Unreadable, WaitingPools, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -302,6 +302,9 @@ impl Observers for RemoteStore {
     }
     async fn health_counts(&self) -> Result<HealthCounts, StoreError> {
         self.operation(Access::Read, self.memory().health_counts()).await
+    }
+    async fn held_weights(&self) -> Result<HeldWeights, StoreError> {
+        self.operation(Access::Read, self.memory().held_weights()).await
     }
     async fn forget(&self, rows: &[(ObserverId, i64)]) -> Result<(), StoreError> {
         self.operation(Access::Write, self.memory().forget(rows)).await

@@ -11,6 +11,9 @@ use everwatch_core::wording::counted;
 use reqwest::Method;
 use std::io::{IsTerminal as _, Write as _};
 
+/// The most observers that the question names.
+const NAMED_MAX: usize = 5;
+
 /// Returns the ids of the observers for which the manager accepted the request.
 ///
 /// # Errors
@@ -22,18 +25,21 @@ pub(super) async fn run(
 ) -> anyhow::Result<Vec<String>> {
     let verb = action.verb();
     let query: String = filter.iter().map(|(key, value)| format!("&{key}={}", Client::part(value))).collect();
-    let count = match chosen.expect {
-        Some(count) => count,
-        None => client.read::<Listed<Observer>>(&format!("/v1/observers?limit=1{query}")).await?.total,
+    let count = if let Some(count) = chosen.expect {
+        count
+    } else {
+        let found: Listed<Observer> =
+            client.read(&format!("/v1/observers?limit={NAMED_MAX}{query}")).await?;
+        if found.total == 0 {
+            note("no observers");
+            unknown::check(client, Named::of(&chosen.filter)).await?;
+            return Ok(Vec::new());
+        }
+        if !chosen.yes {
+            agree(verb, &found)?;
+        }
+        found.total
     };
-    if count == 0 && chosen.expect.is_none() {
-        note("no observers");
-        unknown::check(client, Named::of(&chosen.filter)).await?;
-        return Ok(Vec::new());
-    }
-    if chosen.expect.is_none() && !chosen.yes {
-        agree(verb, count)?;
-    }
     let (method, path) = match verb {
         "delete" => (Method::DELETE, "/v1/observers".to_owned()),
         verb => (Method::POST, format!("/v1/observers:{verb}")),
@@ -44,8 +50,8 @@ pub(super) async fn run(
 
 /// Asks the user at the terminal.
 #[expect(clippy::print_stderr, reason = "a question, which is no answer")]
-fn agree(verb: &str, count: u64) -> anyhow::Result<()> {
-    let things = counted(count, "observer");
+fn agree(verb: &str, found: &Listed<Observer>) -> anyhow::Result<()> {
+    let (count, things) = (found.total, counted(found.total, "observer"));
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
         let text = format!(
@@ -55,13 +61,22 @@ fn agree(verb: &str, count: u64) -> anyhow::Result<()> {
         return Err(Failure::Usage(text).into());
     }
     let capital = verb[..1].to_uppercase();
-    eprint!("{capital}{} {things}? [y/N] ", &verb[1..]);
+    eprint!("{capital}{} {things} ({})? [y/N] ", &verb[1..], named(found));
     stderr.flush()?;
     let mut line = String::new();
     stdin.read_line(&mut line)?;
     match line.trim() {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(Failure::Failed("nothing was done".to_owned()).into()),
+    }
+}
+
+/// The names of the first observers of a list, and how many others it has.
+fn named(found: &Listed<Observer>) -> String {
+    let names: Vec<&str> = found.items.iter().map(|it| it.name.as_str()).collect();
+    match found.total.saturating_sub(found.items.len() as u64) {
+        0 => names.join(", "),
+        others => format!("{} and {others} more", names.join(", ")),
     }
 }
 

@@ -149,6 +149,13 @@ impl ServiceRow {
         self.heartbeat.as_ref().map_or(0, |heartbeat| heartbeat.held)
     }
 
+    /// Replaces the slots in use by a newer number, from the reports of runs: a heartbeat is up to an interval old.
+    pub fn set_held(&mut self, held: u64) {
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.held = u32::try_from(held).unwrap_or(u32::MAX);
+        }
+    }
+
     /// The weight of observers that it surely takes at once, by its latest heartbeat: it takes one more while it uses at most
     /// its capacity less its `weight_max`.
     #[must_use]

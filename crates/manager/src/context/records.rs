@@ -59,6 +59,17 @@ impl Records {
         Ok(self.living(max_age).await?.rows)
     }
 
+    /// The living services, with the slots that are in use by the reports of runs. What a page shows of services then agrees with what it
+    /// shows of observers.
+    pub(crate) async fn services_as_reported(&self) -> Result<Vec<ServiceRow>, StoreError> {
+        let (mut services, held) =
+            (self.services(Duration::ZERO).await?.to_vec(), self.store.held_weights().await?);
+        for row in &mut services {
+            row.set_held(held.get(&row.id).copied().unwrap_or(0));
+        }
+        Ok(services)
+    }
+
     /// What the active services of each pool offer, as it was at most `max_age` ago.
     pub(crate) async fn offers(&self, max_age: Duration) -> Result<Arc<PoolOffers>, StoreError> {
         Ok(self.living(max_age).await?.offers)

@@ -13,7 +13,6 @@ use everwatch_core::record::health;
 use everwatch_core::record::status::Status;
 use everwatch_core::record::taking::taking;
 use std::sync::Arc;
-use std::time::Duration;
 
 const REASON_MAX: usize = 1000;
 
@@ -34,8 +33,8 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
     }
     stats.behind_limits = manager.records.store.behind_limits().await?.values().map(|it| it.number).sum();
     // As the pools are counted: both are shown on one page.
-    let services = manager.records.services(Duration::ZERO).await?;
-    for service in services.iter() {
+    let services = manager.records.services_as_reported().await?;
+    for service in &services {
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;
         stats.held = stats.held.saturating_add(service.held());
     }

@@ -123,8 +123,8 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     for pool in manager.link.pools.all() {
         pools.entry(pool.to_string()).or_default();
     }
-    let services = manager.records.services(Duration::ZERO).await?;
-    for service in services.iter() {
+    let services = manager.records.services_as_reported().await?;
+    for service in &services {
         let pool = pools.entry(service.registration.pool.to_string()).or_default();
         pool.services += 1;
         pool.held = pool.held.saturating_add(service.held());

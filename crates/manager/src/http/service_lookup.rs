@@ -9,7 +9,7 @@ use everwatch_core::capacity::maintenance::{OrderBook, room_by_pool};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::service::ServiceRow;
-use everwatch_store::StoreError;
+use everwatch_store::{HeldWeights, StoreError};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use std::time::Duration;
 pub(super) struct ServiceViews {
     book: OrderBook,
     room: BTreeMap<Pool, u32>,
+    held: HeldWeights,
     now: Timestamp,
 }
 
@@ -24,11 +25,14 @@ impl ServiceViews {
     pub(super) async fn load(records: &Records) -> Result<Self, StoreError> {
         let book = orders::book(records).await?;
         let room = room_by_pool(&records.services(Duration::ZERO).await?);
-        Ok(Self { book, room, now: records.clock.now() })
+        let held = records.store.held_weights().await?;
+        Ok(Self { book, room, held, now: records.clock.now() })
     }
     pub(super) fn service(&self, row: &ServiceRow) -> Service {
         let room = self.room.get(&row.registration.pool).copied().unwrap_or(0);
-        Service::of(row, self.book.get(row.registration.name.as_str()), room, self.now)
+        let mut row = row.clone();
+        row.set_held(self.held.get(&row.id).copied().unwrap_or(0));
+        Service::of(&row, self.book.get(row.registration.name.as_str()), room, self.now)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Lists, totals and counts of observers for people, on PostgreSQL.
 
 use super::observers::{Reading, observers};
-use crate::columns::{counts_of, health_counts_of};
+use crate::columns::{counts_of, health_counts_of, held_weights_of};
 use crate::error_mapping::failure;
 use crate::listing::{Parameters, effective_health, effective_reason, page};
-use crate::port::{Counts, Filter, HealthCounts, ListCursor, Page, Sort, StoreError};
+use crate::port::{Counts, Filter, HealthCounts, HeldWeights, ListCursor, Page, Sort, StoreError};
 use crate::unreadable::StoredObserver;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -126,6 +126,12 @@ pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {
     let counts = "SELECT pool, status, SUM(number)::bigint, SUM(weight)::bigint FROM observer_counts GROUP BY pool, status
         HAVING SUM(number) > 0";
     counts_of(sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn held_weights(pool: &PgPool) -> Result<HeldWeights, StoreError> {
+    let weights = "SELECT service_id, SUM(weight)::bigint FROM observer_counts
+        WHERE service_id <> '00000000-0000-0000-0000-000000000000' GROUP BY service_id HAVING SUM(weight) > 0";
+    Ok(held_weights_of(sqlx::query_as(weights).fetch_all(pool).await.map_err(failure)?))
 }
 
 pub(super) async fn health_counts(pool: &PgPool) -> Result<HealthCounts, StoreError> {

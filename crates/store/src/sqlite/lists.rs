@@ -2,10 +2,10 @@
 
 use super::observers::Reading;
 use super::statements::array;
-use crate::columns::{counts_of, health_counts_of};
+use crate::columns::{counts_of, health_counts_of, held_weights_of};
 use crate::error_mapping::failure;
 use crate::listing::{Parameters, effective_health, effective_reason, page};
-use crate::port::{Counts, Filter, HealthCounts, ListCursor, Page, Sort, StoreError};
+use crate::port::{Counts, Filter, HealthCounts, HeldWeights, ListCursor, Page, Sort, StoreError};
 use crate::unreadable::StoredObserver;
 use everwatch_core::clock;
 use sqlx::{AssertSqlSafe, SqlitePool};
@@ -130,6 +130,12 @@ pub(super) async fn counts(pool: &SqlitePool) -> Result<Counts, StoreError> {
     let counts = "SELECT pool, status, SUM(number), SUM(weight) FROM observer_counts GROUP BY pool, status
         HAVING SUM(number) > 0";
     counts_of(sqlx::query_as(counts).fetch_all(pool).await.map_err(failure)?)
+}
+
+pub(super) async fn held_weights(pool: &SqlitePool) -> Result<HeldWeights, StoreError> {
+    let weights = "SELECT service_id, SUM(weight) FROM observer_counts WHERE service_id <> zeroblob(16)
+        GROUP BY service_id HAVING SUM(weight) > 0";
+    Ok(held_weights_of(sqlx::query_as(weights).fetch_all(pool).await.map_err(failure)?))
 }
 
 pub(super) async fn health_counts(pool: &SqlitePool) -> Result<HealthCounts, StoreError> {
