@@ -1,7 +1,7 @@
 //! Converts rows to the columns of their tables, and back. Both databases share this code.
 
 use crate::events::{Event, EventPage};
-use crate::port::{Change, Counts, DefinitionVersion, HealthCounts, HeldWeights, StoreError};
+use crate::port::{Change, Counts, DefinitionVersion, HealthCounts, HeldWeights, MatchingCounts, StoreError};
 use everwatch_core::capacity::admission::PoolCount;
 use everwatch_core::capacity::placement::Refused;
 use everwatch_core::capacity::supply::{Load, Supply};
@@ -300,6 +300,18 @@ pub(crate) fn counts_of(rows: Vec<(String, String, i64, i64)>) -> Result<Counts,
         let pool = Pool::new(&pool).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let status: Status = status.parse().map_err(StoreError::Corrupt)?;
         Ok(((pool, status), Load { number: number(count), weight: number(weight) }))
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// Rows of status, health, number.
+pub(crate) fn counts_matching_of(
+    rows: Vec<(String, Option<String>, i64)>,
+) -> Result<MatchingCounts, StoreError> {
+    let read = |(status, health, count): (String, Option<String>, i64)| {
+        let status: Status = status.parse().map_err(StoreError::Corrupt)?;
+        let health = health.map(|it| it.parse()).transpose().map_err(StoreError::Corrupt)?;
+        Ok(((status, health), number(count)))
     };
     rows.into_iter().map(read).collect()
 }

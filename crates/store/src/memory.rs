@@ -18,8 +18,8 @@ use crate::checkpoints::Loaded;
 use crate::columns::{StateColumns, WantedColumns, refused_as};
 use crate::port::{
     Change, Checkpoints, Counts, Created, DefinitionVersion, Event, Filter, Found, HealthCounts, HeldWeights,
-    ListCursor, ObserverResult, Observers, Page, Parked, Services, Sort, Store, StoreError, Unreadable,
-    Worklists,
+    ListCursor, MatchingCounts, ObserverResult, Observers, Page, Parked, Services, Sort, Store, StoreError,
+    Unreadable, Worklists,
 };
 use async_trait::async_trait;
 use everwatch_core::capacity::admission::PoolOffers;
@@ -143,6 +143,41 @@ impl Tables {
         let holder = row.holder().and_then(|holder| self.services.get(&holder));
         Some(standing(row)?.at(holder.is_some_and(|holder| holder.end.is_none()), now))
     }
+    fn matching<'a>(&'a self, filter: &'a Filter, now: Timestamp) -> impl Iterator<Item = &'a Kept> {
+        let q = filter.q.as_ref().map(|q| q.to_ascii_lowercase());
+        let of_health = move |row: &Row| {
+            filter.health.is_empty()
+                || self.health(row, now).is_some_and(|health| filter.health.contains(&health))
+        };
+        let of_reason = move |row: &Row| {
+            filter.reasons.as_ref().is_none_or(|reasons| {
+                let holder = row.holder().and_then(|holder| self.services.get(&holder));
+                let held = holder.is_some_and(|holder| holder.end.is_none());
+                let code = code_at(row, held, reasons.obstacles.get(&row.definition.pool), now);
+                code.is_some_and(|code| reasons.codes.contains(&code))
+            })
+        };
+        let matches = move |kept: &&Kept| {
+            let (row, definition) = (&kept.row, &kept.row.definition);
+            let by_status = if filter.status.is_empty() {
+                kept.status != Status::Deleted
+            } else {
+                filter.status.contains(&kept.status)
+            };
+            by_status
+                && of_health(row)
+                && of_reason(row)
+                && filter.kind.as_ref().is_none_or(|kind| definition.kind == *kind)
+                && filter.pool.as_ref().is_none_or(|pool| definition.pool == *pool)
+                && filter.has_in_scope(definition)
+                && filter.service.is_none_or(|service| row.holder() == Some(service))
+                && filter.selector.selects(&definition.labels)
+                && filter.labels.iter().all(|(key, value)| definition.labels.get(key) == Some(value))
+                && q.as_ref()
+                    .is_none_or(|q| definition.name.as_str().to_ascii_lowercase().contains(q.as_str()))
+        };
+        self.observers.values().filter(matches)
+    }
     fn holders(&self) -> HashMap<String, Status> {
         let held = self.observers.values().filter(|kept| kept.has_name);
         held.map(|kept| (kept.row.definition.name_key(), kept.status)).collect()
@@ -196,46 +231,22 @@ impl Observers for MemoryStore {
                 Some((String::new(), after.value.parse().map_err(wrong)?, after.id))
             }
         };
-        let q = filter.q.as_ref().map(|q| q.to_ascii_lowercase());
         let (tables, now) = (self.tables(), clock::now());
-        let of_health = |row: &Row| {
-            filter.health.is_empty()
-                || tables.health(row, now).is_some_and(|health| filter.health.contains(&health))
-        };
-        let of_reason = |row: &Row| {
-            filter.reasons.as_ref().is_none_or(|reasons| {
-                let holder = row.holder().and_then(|holder| tables.services.get(&holder));
-                let held = holder.is_some_and(|holder| holder.end.is_none());
-                let code = code_at(row, held, reasons.obstacles.get(&row.definition.pool), now);
-                code.is_some_and(|code| reasons.codes.contains(&code))
-            })
-        };
-        let matches = |kept: &&Kept| {
-            let (row, definition) = (&kept.row, &kept.row.definition);
-            let by_status = if filter.status.is_empty() {
-                kept.status != Status::Deleted
-            } else {
-                filter.status.contains(&kept.status)
-            };
-            by_status
-                && of_health(row)
-                && of_reason(row)
-                && filter.kind.as_ref().is_none_or(|kind| definition.kind == *kind)
-                && filter.pool.as_ref().is_none_or(|pool| definition.pool == *pool)
-                && filter.has_in_scope(definition)
-                && filter.service.is_none_or(|service| row.holder() == Some(service))
-                && filter.selector.selects(&definition.labels)
-                && filter.labels.iter().all(|(key, value)| definition.labels.get(key) == Some(value))
-                && q.as_ref()
-                    .is_none_or(|q| definition.name.as_str().to_ascii_lowercase().contains(q.as_str()))
-        };
         let way = |order: Ordering| if filter.descending { order.reverse() } else { order };
-        let mut rows: Vec<&Row> = tables.observers.values().filter(matches).map(|kept| &kept.row).collect();
+        let mut rows: Vec<&Row> = tables.matching(filter, now).map(|kept| &kept.row).collect();
         let total = rows.len() as u64;
         rows.sort_by(|a, b| way(key(a).cmp(&key(b))));
         rows.retain(|row| after.as_ref().is_none_or(|after| way(key(row).cmp(after)) == Ordering::Greater));
         let more = rows.len() > limit;
         Ok(Page { rows: rows.into_iter().take(limit).cloned().collect(), total, more })
+    }
+    async fn counts_matching(&self, filter: &Filter) -> Result<MatchingCounts, StoreError> {
+        let (tables, now) = (self.tables(), clock::now());
+        let mut counts = MatchingCounts::new();
+        for kept in tables.matching(filter, now) {
+            *counts.entry((kept.status, tables.health(&kept.row, now))).or_default() += 1;
+        }
+        Ok(counts)
     }
     async fn counts(&self) -> Result<Counts, StoreError> {
         let mut counts = Counts::new();

@@ -143,6 +143,9 @@ pub type Counts = BTreeMap<(Pool, Status), Load>;
 /// The number of observers by pool and health; observers that are not meant to run have none.
 pub type HealthCounts = BTreeMap<(Pool, Health), u64>;
 
+/// The number of observers that match a filter, by status and health; observers that are not meant to run have no health.
+pub type MatchingCounts = BTreeMap<(Status, Option<Health>), u64>;
+
 /// The sum of the weights of the observers that a service holds. Services that hold nothing are left out.
 pub type HeldWeights = BTreeMap<ServiceId, u64>;
 
@@ -209,6 +212,8 @@ pub trait Observers: Send + Sync + 'static {
         after: Option<&ListCursor>,
         limit: usize,
     ) -> Result<Page, StoreError>;
+    /// Counts the observers that match a filter, by status and health, at this moment.
+    async fn counts_matching(&self, filter: &Filter) -> Result<MatchingCounts, StoreError>;
     /// The observers by pool and status, including Deleted.
     async fn counts(&self) -> Result<Counts, StoreError>;
     /// Counts by pool and health, at this moment.

@@ -183,6 +183,9 @@ impl Observers for PgStore {
     ) -> Result<Page, StoreError> {
         answered(lists::list(self.reading(), filter, after, limit)).await
     }
+    async fn counts_matching(&self, filter: &Filter) -> Result<MatchingCounts, StoreError> {
+        answered(lists::counts_matching(&self.pool, filter)).await
+    }
     async fn counts(&self) -> Result<Counts, StoreError> {
         answered(lists::counts(&self.pool)).await
     }

@@ -238,6 +238,9 @@ impl Observers for SqliteStore {
     ) -> Result<Page, StoreError> {
         lists::list(self.reading(), filter, after, limit).await
     }
+    async fn counts_matching(&self, filter: &Filter) -> Result<MatchingCounts, StoreError> {
+        lists::counts_matching(&self.readers, filter).await
+    }
     async fn counts(&self) -> Result<Counts, StoreError> {
         lists::counts(&self.readers).await
     }

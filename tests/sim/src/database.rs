@@ -23,8 +23,8 @@ use everwatch_core::wire::trace::TraceContext;
 use everwatch_store::{
     Admission, Backlog, Backup, Change, Checkpoints, Counts, Created, Decided, DefinitionVersion, Event,
     EventFilter, EventPage, EventRange, Events, Filter, Found, HealthCounts, HeldWeights, KeyValue,
-    Limits as _, ListCursor, MemoryStore, ObserverResult, Observers, Page, Parked, ParkedHead,
-    ParkedMessages, Place, Services, Store, StoreError, Unreadable, WaitingPools, Worklists,
+    Limits as _, ListCursor, MatchingCounts, MemoryStore, ObserverResult, Observers, Page, Parked,
+    ParkedHead, ParkedMessages, Place, Services, Store, StoreError, Unreadable, WaitingPools, Worklists,
 };
 use futures::FutureExt as _;
 use std::collections::BTreeMap;
@@ -296,6 +296,9 @@ impl Observers for RemoteStore {
         limit: usize,
     ) -> Result<Page, StoreError> {
         self.rows(|page: &Page| page.rows.len(), self.memory().list(filter, after, limit)).await
+    }
+    async fn counts_matching(&self, filter: &Filter) -> Result<MatchingCounts, StoreError> {
+        self.operation(Access::Read, self.memory().counts_matching(filter)).await
     }
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.operation(Access::Read, self.memory().counts()).await

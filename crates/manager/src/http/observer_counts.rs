@@ -9,7 +9,6 @@ use axum::extract::State;
 use everwatch_api::ObserverCounts;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::status::Status;
-use everwatch_store::{Filter, StoreError};
 use std::sync::Arc;
 
 /// Count the observers that match a filter, by health and by status.
@@ -34,17 +33,16 @@ pub(crate) async fn count(
             "remove this parameter: the response has the count of every status and every health",
         ));
     }
-    let total = async |filter: Filter| -> Result<u64, StoreError> {
-        Ok(manager.records.store.list(&filter, None, 1).await?.total)
-    };
-    let mut counts = ObserverCounts { total: total(filter.clone()).await?, ..ObserverCounts::default() };
-    for health in Health::ALL {
-        let number = total(Filter { health: vec![health], ..filter.clone() }).await?;
-        counts.health.insert(health.to_string(), number);
-    }
-    for status in Status::ALL.into_iter().filter(|status| *status != Status::Deleted) {
-        let number = total(Filter { status: vec![status], ..filter.clone() }).await?;
-        counts.observers.insert(status.to_string(), number);
+    let mut counts = ObserverCounts::default();
+    counts.health.extend(Health::ALL.map(|health| (health.to_string(), 0)));
+    let known = Status::ALL.into_iter().filter(|status| *status != Status::Deleted);
+    counts.observers.extend(known.map(|status| (status.to_string(), 0)));
+    for ((status, health), number) in manager.records.store.counts_matching(&filter).await? {
+        counts.total += number;
+        *counts.observers.entry(status.to_string()).or_default() += number;
+        if let Some(health) = health {
+            *counts.health.entry(health.to_string()).or_default() += number;
+        }
     }
     Ok(Json(counts))
 }

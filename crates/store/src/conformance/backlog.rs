@@ -242,7 +242,7 @@ pub async fn weights_count_as_slots(store: &dyn Store) {
     let held = [(service_id(1), 7), (service_id(2), 4)];
     assert_eq!(store.held_weights().await.unwrap(), held.into());
     change(store, 1, |row| hear(row, 1, 1, RunEvent::Completed)).await;
-    change(store, 2, |row| hear(row, 2, 1, RunEvent::HandedOver)).await;
+    change(store, 2, |row| hear(row, 2, 2, RunEvent::HandedOver)).await;
     assert_eq!(store.held_weights().await.unwrap(), [(service_id(1), 3)].into());
     let now = counted().await;
     assert_eq!((now.admitted(), now.kinds[&kind("ticker")].waiting), (load(2, 7), load(2, 3)));

@@ -1,7 +1,7 @@
 //! Lists and counts.
 
 use super::*;
-use crate::port::{Filter, ListCursor, Page, Reasons, Sort};
+use crate::port::{Filter, ListCursor, MatchingCounts, Page, Reasons, Sort};
 use everwatch_core::access::ScopePart;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
@@ -291,6 +291,18 @@ pub async fn health_is_that_of_the_moment(store: &dyn Store) {
         assert_eq!(listed(store, filter("default")).await, expected, "{health}");
         assert_eq!(listed(store, filter("gpu")).await, [""; 0], "{health}");
     }
+    let mut expected = MatchingCounts::new();
+    for (name, health) in &all {
+        let found =
+            store.find(&ObserverRef::Name(Namespace::default(), name.parse().unwrap())).await.unwrap();
+        *expected.entry((found.unwrap().verdict().status, *health)).or_default() += 1;
+    }
+    assert_eq!(store.counts_matching(&Filter::default()).await.unwrap(), expected);
+    let one = Filter { q: Some("recovered".into()), ..Filter::default() };
+    let running = (Status::Processing, Some(Health::Running));
+    assert_eq!(store.counts_matching(&one).await.unwrap(), [(running, 1)].into());
+    let elsewhere = Filter { pool: "gpu".parse().ok(), ..Filter::default() };
+    assert_eq!(store.counts_matching(&elsewhere).await.unwrap(), [].into());
     let several = vec![Health::Moving, Health::Restarting];
     let page = Filter { health: several, sort: Sort::CreatedAt, descending: true, ..Filter::default() };
     let first = store.list(&page, None, 2).await.unwrap();

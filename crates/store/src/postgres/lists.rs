@@ -1,10 +1,12 @@
 //! Lists, totals and counts of observers for people, on PostgreSQL.
 
 use super::observers::{Reading, observers};
-use crate::columns::{counts_of, health_counts_of, held_weights_of};
+use crate::columns::{counts_matching_of, counts_of, health_counts_of, held_weights_of};
 use crate::error_mapping::failure;
 use crate::listing::{Parameters, effective_health, effective_reason, page};
-use crate::port::{Counts, Filter, HealthCounts, HeldWeights, ListCursor, Page, Sort, StoreError};
+use crate::port::{
+    Counts, Filter, HealthCounts, HeldWeights, ListCursor, MatchingCounts, Page, Sort, StoreError,
+};
 use crate::unreadable::StoredObserver;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -36,6 +38,25 @@ macro_rules! matching {
     };
 }
 
+/// Binds the parameters of [`matching`].
+macro_rules! bound {
+    ($query:expr, $the:expr) => {
+        $query
+            .bind(&$the.status)
+            .bind(&$the.kind)
+            .bind(&$the.pool)
+            .bind($the.service)
+            .bind(&$the.labels)
+            .bind(&$the.q)
+            .bind(&$the.health)
+            .bind(&$the.reasons)
+            .bind(&$the.obstacles)
+            .bind(&$the.scope)
+            .bind(&$the.namespace)
+            .bind(&$the.selector)
+    };
+}
+
 macro_rules! listing {
     ($by:literal, $value:literal, $past:literal, $way:literal) => {
         observers!(
@@ -61,6 +82,14 @@ macro_rules! listing {
 const MATCHES: &str =
     concat!("SELECT COUNT(*) FROM observer_states s JOIN observers o ON o.id = s.id WHERE ", matching!());
 
+const COUNTS_MATCHING: &str = concat!(
+    "SELECT s.status, ",
+    effective_health!("(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint"),
+    ", COUNT(*) FROM observer_states s JOIN observers o ON o.id = s.id WHERE ",
+    matching!(),
+    " GROUP BY 1, 2"
+);
+
 // The number of matches of a filter that has no other conditions: each save keeps it.
 const COUNTED: &str = "SELECT COALESCE(SUM(number), 0)::bigint FROM observer_counts
     WHERE status = ANY($1::text[]) AND ($2::text IS NULL OR pool = $2) AND ($3::uuid IS NULL OR service_id = $3)
@@ -83,43 +112,21 @@ pub(super) async fn list(
     let count = if the.is_counted() {
         sqlx::query_scalar(COUNTED).bind(&the.status).bind(&the.pool).bind(the.service).bind(&the.kind)
     } else {
-        sqlx::query_scalar(MATCHES)
-            .bind(&the.status)
-            .bind(&the.kind)
-            .bind(&the.pool)
-            .bind(the.service)
-            .bind(&the.labels)
-            .bind(&the.q)
-            .bind(&the.health)
-            .bind(&the.reasons)
-            .bind(&the.obstacles)
-            .bind(&the.scope)
-            .bind(&the.namespace)
-            .bind(&the.selector)
+        bound!(sqlx::query_scalar(MATCHES), the)
     };
     let total = count.fetch_one(&mut *snapshot).await.map_err(failure)?;
     let mut pages = ledger.pages::<StoredObserver>(most.saturating_add(1));
     while let Some((limit, offset)) = pages.next() {
-        let query = sqlx::query_as(statement)
-            .bind(&the.status)
-            .bind(&the.kind)
-            .bind(&the.pool)
-            .bind(the.service)
-            .bind(&the.labels)
-            .bind(&the.q)
-            .bind(&the.health)
-            .bind(&the.reasons)
-            .bind(&the.obstacles)
-            .bind(&the.scope)
-            .bind(&the.namespace)
-            .bind(&the.selector)
-            .bind(&the.value)
-            .bind(the.id)
-            .bind(limit)
-            .bind(offset);
+        let query =
+            bound!(sqlx::query_as(statement), the).bind(&the.value).bind(the.id).bind(limit).bind(offset);
         pages.add(query.fetch_all(&mut *snapshot).await.map_err(failure)?);
     }
     Ok(page(pages.rows(), most, total))
+}
+
+pub(super) async fn counts_matching(pool: &PgPool, filter: &Filter) -> Result<MatchingCounts, StoreError> {
+    let the = &Parameters::of(filter, None)?;
+    counts_matching_of(bound!(sqlx::query_as(COUNTS_MATCHING), the).fetch_all(pool).await.map_err(failure)?)
 }
 
 pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {

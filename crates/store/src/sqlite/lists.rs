@@ -2,10 +2,12 @@
 
 use super::observers::Reading;
 use super::statements::array;
-use crate::columns::{counts_of, health_counts_of, held_weights_of};
+use crate::columns::{counts_matching_of, counts_of, health_counts_of, held_weights_of};
 use crate::error_mapping::failure;
 use crate::listing::{Parameters, effective_health, effective_reason, page};
-use crate::port::{Counts, Filter, HealthCounts, HeldWeights, ListCursor, Page, Sort, StoreError};
+use crate::port::{
+    Counts, Filter, HealthCounts, HeldWeights, ListCursor, MatchingCounts, Page, Sort, StoreError,
+};
 use crate::unreadable::StoredObserver;
 use everwatch_core::clock;
 use sqlx::{AssertSqlSafe, SqlitePool};
@@ -57,6 +59,26 @@ fn matching(the: &Parameters) -> String {
     std::iter::once(status).chain(asked).collect::<Vec<_>>().join(" AND ")
 }
 
+/// Binds the parameters of [`matching`].
+macro_rules! bound {
+    ($query:expr, $the:expr) => {
+        $query
+            .bind(array(&$the.status))
+            .bind(&$the.kind)
+            .bind(&$the.pool)
+            .bind($the.service)
+            .bind(&$the.labels)
+            .bind(&$the.q)
+            .bind($the.health.as_ref().map(|it| array(it)))
+            .bind(clock::now().0)
+            .bind($the.reasons.as_ref().map(|it| array(it)))
+            .bind(&$the.obstacles)
+            .bind(&$the.scope)
+            .bind(&$the.namespace)
+            .bind(&$the.selector)
+    };
+}
+
 pub(super) async fn list(
     (pool, ledger): Reading<'_>,
     filter: &Filter,
@@ -81,42 +103,13 @@ pub(super) async fn list(
         WHERE {matching} AND (o.{by}, o.id) {past} ({value}, ?15)
         ORDER BY o.{by} {way}, o.id {way} LIMIT ?16 OFFSET ?17"
     );
-    let health = &the.health.as_ref().map(|health| array(health));
-    let reasons = &the.reasons.as_ref().map(|codes| array(codes));
-    let (statement, service) = (&statement, the.service);
-    let total = sqlx::query_scalar(AssertSqlSafe(count))
-        .bind(array(&the.status))
-        .bind(&the.kind)
-        .bind(&the.pool)
-        .bind(service)
-        .bind(&the.labels)
-        .bind(&the.q)
-        .bind(health)
-        .bind(clock::now().0)
-        .bind(reasons)
-        .bind(&the.obstacles)
-        .bind(&the.scope)
-        .bind(&the.namespace)
-        .bind(&the.selector)
+    let total = bound!(sqlx::query_scalar(AssertSqlSafe(count)), the)
         .fetch_one(&mut *snapshot)
         .await
         .map_err(failure)?;
     let mut pages = ledger.pages::<StoredObserver>(most.saturating_add(1));
     while let Some((limit, offset)) = pages.next() {
-        let query = sqlx::query_as(AssertSqlSafe(statement.clone()))
-            .bind(array(&the.status))
-            .bind(&the.kind)
-            .bind(&the.pool)
-            .bind(service)
-            .bind(&the.labels)
-            .bind(&the.q)
-            .bind(health)
-            .bind(clock::now().0)
-            .bind(reasons)
-            .bind(&the.obstacles)
-            .bind(&the.scope)
-            .bind(&the.namespace)
-            .bind(&the.selector)
+        let query = bound!(sqlx::query_as(AssertSqlSafe(statement.clone())), the)
             .bind(&the.value)
             .bind(the.id)
             .bind(limit)
@@ -124,6 +117,20 @@ pub(super) async fn list(
         pages.add(query.fetch_all(&mut *snapshot).await.map_err(failure)?);
     }
     Ok(page(pages.rows(), most, total))
+}
+
+pub(super) async fn counts_matching(
+    pool: &SqlitePool,
+    filter: &Filter,
+) -> Result<MatchingCounts, StoreError> {
+    let the = &Parameters::of(filter, None)?;
+    let statement = format!(
+        "SELECT s.status, {}, COUNT(*) FROM observer_states s JOIN observers o ON o.id = s.id WHERE {} GROUP BY 1, 2",
+        effective_health!("?8"),
+        matching(the)
+    );
+    let rows = bound!(sqlx::query_as(AssertSqlSafe(statement)), the).fetch_all(pool).await;
+    counts_matching_of(rows.map_err(failure)?)
 }
 
 pub(super) async fn counts(pool: &SqlitePool) -> Result<Counts, StoreError> {
