@@ -128,7 +128,7 @@ async fn times_that_cannot_be_are_refused() {
         (json!({"start_at": later, "finish_at": later}), "/finish_at", "must be later than start_at"),
         (json!({"start_at": "tomorrow"}), "/start_at", "RFC 3339"),
         (json!({"start_at": "2030-01-31T09:30:00"}), "/start_at", "RFC 3339"),
-        (json!({"attempt_timeout": "0s"}), "/attempt_timeout", "at least 1s"),
+        (json!({"attempt_timeout": "0s"}), "/attempt_timeout", "write at least 1s"),
         (json!({"attempt_timeout": "soon"}), "/attempt_timeout", "is not a duration"),
         (hours("Berlin", &json!([{"from": "09:00", "to": "10:00"}])), "/windows/time_zone", "Europe/Berlin"),
         (hours("UTC", &json!([])), "/windows/open", "never run"),

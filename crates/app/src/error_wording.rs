@@ -1,73 +1,10 @@
-//! Words errors of invalid input: as sentences instead of the messages of parsers, and with the place where
-//! the user gave a member instead of its pointer.
-
-use everwatch_core::wording::or;
-
-/// The sentence for the message of a parser; other texts as they are.
-pub(crate) fn sentence(told: &str) -> String {
-    of_parser(told).unwrap_or_else(|| told.to_owned())
-}
+//! Words errors of invalid input: with the place where the user gave a member instead of its pointer.
 
 /// The message of the YAML parser without the lines of the file, below which it repeats the message.
 pub(crate) fn first_line(error: &impl std::fmt::Display) -> String {
     let told = error.to_string();
     let first = told.lines().next().unwrap_or_default();
     first.strip_prefix("error: ").unwrap_or(first).to_owned()
-}
-
-/// A message of serde about data of another type, which can end with the place in the text.
-fn of_parser(told: &str) -> Option<String> {
-    let told = told.rsplit_once(" at line ").map_or(told, |(before, _)| before);
-    for start in ["invalid type: ", "invalid value: "] {
-        if let Some((found, expected)) = told.strip_prefix(start).and_then(|it| it.split_once(", expected "))
-        {
-            return Some(format!("is {}: write {}", found_in_words(found), expected_in_words(expected)));
-        }
-    }
-    if let Some(member) = told.strip_prefix("missing field ") {
-        return Some(format!("lacks the member {}", member.replace('`', "")));
-    }
-    for (start, instead) in [("unknown variant ", "is"), ("unknown field ", "has the unknown member")] {
-        if let Some((found, expected)) = told.strip_prefix(start).and_then(|it| it.split_once(", expected "))
-        {
-            let known: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
-            return Some(format!("{instead} {}: write {}", found.replace('`', ""), or(&known)));
-        }
-    }
-    None
-}
-
-fn found_in_words(found: &str) -> String {
-    match found {
-        "map" => "an object".to_owned(),
-        "sequence" => "a list".to_owned(),
-        "unit value" => "null".to_owned(),
-        _ => {
-            let kinds = ["string ", "integer ", "boolean ", "floating point ", "character "];
-            let value = kinds.into_iter().find_map(|kind| found.strip_prefix(kind)).unwrap_or(found);
-            value.replace('`', "")
-        }
-    }
-}
-
-fn expected_in_words(expected: &str) -> String {
-    let number = |bits: u32| format!("a whole number from 0 to {}", u64::MAX >> (64 - bits));
-    match expected {
-        "u8" => number(8),
-        "u16" => number(16),
-        "u32" => number(32),
-        "u64" | "usize" => "a whole number of at least 0".to_owned(),
-        "i8" => format!("a whole number from {} to {}", i8::MIN, i8::MAX),
-        "i16" | "i32" | "i64" | "isize" => "a whole number".to_owned(),
-        "f32" | "f64" => "a number".to_owned(),
-        "a boolean" => "true or false".to_owned(),
-        "a sequence" => "a list".to_owned(),
-        "a map" => "an object".to_owned(),
-        it if it.starts_with("struct ") || it.starts_with("internally tagged enum ") => {
-            "an object".to_owned()
-        }
-        other => other.to_owned(),
-    }
 }
 
 /// Replaces each word that is a member.
@@ -87,30 +24,4 @@ pub(crate) fn path_of(pointer: &str) -> Option<String> {
     let path = pointer.strip_prefix('/').filter(|path| !path.is_empty())?;
     let parts: Vec<_> = path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
     Some(parts.join("."))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_of_parsers_become_sentences() {
-        for (told, sentence_) in [
-            (
-                r#"invalid type: string "x", expected u32"#,
-                r#"is "x": write a whole number from 0 to 4294967295"#,
-            ),
-            ("invalid type: integer `5`, expected a string at line 1 column 9", "is 5: write a string"),
-            ("invalid type: sequence, expected struct Retry", "is a list: write an object"),
-            ("missing field `kind`", "lacks the member kind"),
-            (
-                "unknown variant `nonsense`, expected one of `exponential`, `fixed`, `intervals`",
-                "is nonsense: write exponential, fixed or intervals",
-            ),
-            ("unknown field `a`, expected `b` or `c`", "has the unknown member a: write b or c"),
-            ("at most 1h", "at most 1h"),
-        ] {
-            assert_eq!(sentence(told), sentence_);
-        }
-    }
 }

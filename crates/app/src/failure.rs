@@ -1,9 +1,9 @@
 //! How commands fail. Each kind of failure has its own exit code, on which scripts rely.
 
-use crate::error_wording::sentence;
 use crate::output::line;
 use everwatch_api::ProblemBody;
 use everwatch_core::observer::definition::FieldError;
+use everwatch_core::wording::parser::sentence;
 
 /// The manager's code of a name that is taken.
 const NAME_EXISTS: &str = "name-exists";

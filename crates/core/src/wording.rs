@@ -1,5 +1,7 @@
 //! Numbers and choices in messages.
 
+pub mod parser;
+
 use std::fmt::Display;
 
 /// A number of things: `1 observer`, `2 observers`.

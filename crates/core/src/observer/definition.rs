@@ -1,12 +1,13 @@
 //! The definition of an observer: its name, code, arguments and policies, validated field by field.
 
-use crate::clock::{Timestamp, friendly};
+use crate::clock::{Timestamp, friendly, show};
 use crate::id::{Kind, LimitKey, Name, Namespace, ObserverId, Pool};
 use crate::observer::labels;
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
 use crate::observer::secret;
 use crate::observer::windows::Windows;
+use crate::wording::parser::sentence;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -180,7 +181,9 @@ impl Reader {
     fn optional<T: DeserializeOwned>(&mut self, member: &str) -> Option<T> {
         let value = self.members.remove(member).filter(|value| !value.is_null())?;
         serde_json::from_value(value)
-            .map_err(|error| self.errors.push(FieldError::new(format!("/{member}"), error.to_string())))
+            .map_err(|error| {
+                self.errors.push(FieldError::new(format!("/{member}"), sentence(&error.to_string())));
+            })
             .ok()
     }
     fn required<T: DeserializeOwned>(&mut self, member: &str) -> Option<T> {
@@ -309,33 +312,32 @@ impl ObserverDefinition {
         let start_within = reader.duration("start_within");
         let attempt_timeout = reader.duration("attempt_timeout");
         reader.reject_unknown();
-        match kind {
-            Some(kind) if reader.errors.is_empty() => {
-                let definition = Self {
-                    name: name.unwrap_or_else(|| fallback_name.clone()),
-                    namespace: namespace.unwrap_or_default(),
-                    kind,
-                    spec,
-                    pool: pool.unwrap_or_default(),
-                    labels: labels.unwrap_or_default(),
-                    retry: retry.unwrap_or_default(),
-                    overlap: overlap.unwrap_or_default(),
-                    grace: grace.unwrap_or_else(ten_seconds),
-                    on_full: on_full.unwrap_or_default(),
-                    priority: priority.unwrap_or_default(),
-                    weight: weight.unwrap_or(1),
-                    limits,
-                    start_at,
-                    finish_at,
-                    windows,
-                    schedule,
-                    start_within,
-                    attempt_timeout,
-                };
-                definition.check().map(|()| definition)
-            }
-            _ => Err(reader.errors),
-        }
+        let Some(kind) = kind else { return Err(reader.errors) };
+        // A wrong member counts as missing, so that the rules for the others are checked, too.
+        let definition = Self {
+            name: name.unwrap_or_else(|| fallback_name.clone()),
+            namespace: namespace.unwrap_or_default(),
+            kind,
+            spec,
+            pool: pool.unwrap_or_default(),
+            labels: labels.unwrap_or_default(),
+            retry: retry.unwrap_or_default(),
+            overlap: overlap.unwrap_or_default(),
+            grace: grace.unwrap_or_else(ten_seconds),
+            on_full: on_full.unwrap_or_default(),
+            priority: priority.unwrap_or_default(),
+            weight: weight.unwrap_or(1),
+            limits,
+            start_at,
+            finish_at,
+            windows,
+            schedule,
+            start_within,
+            attempt_timeout,
+        };
+        let mut errors = reader.errors;
+        errors.extend(definition.check().err().unwrap_or_default());
+        if errors.is_empty() { Ok(definition) } else { Err(errors) }
     }
 
     /// The arguments by which commands find it: its name, and its namespace unless it is the default one.
@@ -437,13 +439,15 @@ impl ObserverDefinition {
         let mut errors = Vec::new();
         errors.extend(spec_errors(&self.spec));
         if self.grace > GRACE_MAX {
-            errors.push(FieldError::new("/grace", "at most 1h"));
+            let detail = format!("is {}: write at most 1h", show(self.grace));
+            errors.push(FieldError::new("/grace", detail));
         }
-        if self.attempt_timeout.is_some_and(|it| it < ATTEMPT_TIMEOUT_MIN) {
-            errors.push(FieldError::new("/attempt_timeout", "at least 1s"));
+        let short = |it: Duration| format!("is {}: write at least 1s", show(it));
+        if let Some(it) = self.attempt_timeout.filter(|it| *it < ATTEMPT_TIMEOUT_MIN) {
+            errors.push(FieldError::new("/attempt_timeout", short(it)));
         }
-        if self.start_within.is_some_and(|it| it < START_WITHIN_MIN) {
-            errors.push(FieldError::new("/start_within", "at least 1s"));
+        if let Some(it) = self.start_within.filter(|it| *it < START_WITHIN_MIN) {
+            errors.push(FieldError::new("/start_within", short(it)));
         }
         if let (Some(start), Some(finish)) = (self.start_at, self.finish_at)
             && finish <= start

@@ -7,6 +7,7 @@ use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use everwatch_core::observer::definition::FieldError;
+use everwatch_core::wording::parser::sentence;
 use everwatch_door::json::{self, TooMuch};
 use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
@@ -88,7 +89,7 @@ pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
         return Err(wrong(String::new(), "must be a JSON object".to_owned()));
     }
     serde_path_to_error::deserialize(body)
-        .map_err(|error| wrong(pointer(error.path(), error.inner()), error.inner().to_string()))
+        .map_err(|error| wrong(pointer(error.path(), error.inner()), sentence(&error.inner().to_string())))
 }
 
 /// The pointer to the value at this path. An unknown member is an error of the object that has it.
