@@ -30,6 +30,9 @@ const FOREIGN: [(&str, &str); 9] = [
     ("start", "observer resume"),
 ];
 
+/// Flags of other commands: the command, what users write, and what they mean.
+const FLAGS: [(&str, &str, &str); 1] = [("move", "--service", "--to")];
+
 /// Reads the command line. Ends the process if it is wrong, or asks for help.
 pub(super) fn parsed() -> Cli {
     let command = numbers_may_be_negative(Cli::command());
@@ -92,18 +95,31 @@ fn explained(mut error: Error, command: &Command, first: Option<&str>) -> Error 
         ErrorKind::UnknownArgument => {
             // clap suggests `-- -x` for a name that begins with a dash. No name does.
             error.remove(ContextKind::Suggested);
-            let wrong = error.get(ContextKind::InvalidArg).and_then(text_of);
-            if wrong == Some("--all") && selects(&error, command) {
-                let advice = how_to_select(parent(&error, command));
-                // Not `--all-namespaces`, which resembles it and would select even more. The usage names it, too.
-                error.remove(ContextKind::SuggestedArg);
-                error.remove(ContextKind::Usage);
-                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
-            }
+            correct_flag(&mut error, command);
         }
         _ => {}
     }
     error
+}
+
+/// Replaces the flag that clap suggests if another one is meant, or if it hardly resembles the wrong one.
+fn correct_flag(error: &mut Error, command: &Command) {
+    let wrong = error.get(ContextKind::InvalidArg).and_then(text_of).unwrap_or_default().to_owned();
+    let parent = parent(error, command);
+    let meant = FLAGS.iter().find(|(of, flag, _)| *of == parent.get_name() && *flag == wrong);
+    let advice = (wrong == "--all" && selects(error, command)).then(|| how_to_select(parent));
+    let suggested = error.get(ContextKind::SuggestedArg).and_then(text_of);
+    if meant.is_none() && suggested.is_none_or(|flag| nearest(&wrong, [flag]).is_some()) {
+        return;
+    }
+    // The usage names the flag that clap suggests, too.
+    error.remove(ContextKind::SuggestedArg);
+    error.remove(ContextKind::Usage);
+    if let Some((_, _, meant)) = meant {
+        error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
+    } else if let Some(advice) = advice {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    }
 }
 
 /// The command that a wrong one resembles most. Commands of kubectl and docker begin with a verb: `everwatch list` means
@@ -211,5 +227,18 @@ mod tests {
         assert!(logs.contains("-l team=prices") && !logs.contains("--pool"), "{logs}");
         let all = told("everwatch observer delete --all");
         assert!(all.contains("select them with a filter") && !all.contains("--all-namespaces"), "{all}");
+        for (line, tip) in [
+            ("everwatch service drain --all", None),
+            ("everwatch observer create hello --every 1s", None),
+            ("everwatch observer move m1 --service service-2", Some("'--to'")),
+            ("everwatch observer list --sevrer http://127.0.0.1:7700", Some("'--server'")),
+            ("everwatch observer create hello --knd ticker", Some("'--kind'")),
+        ] {
+            let told = told(line);
+            let expected = tip.map(|tip| format!("similar argument exists: {tip}"));
+            assert!(expected.as_ref().is_none_or(|tip| told.contains(tip)), "{told}");
+            assert_eq!(told.contains("similar argument"), expected.is_some(), "{told}");
+            assert_eq!(told.contains("--server"), line.contains("sevrer"), "{told}");
+        }
     }
 }

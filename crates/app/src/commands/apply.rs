@@ -184,8 +184,17 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
             let Value::Object(manifest) = observer else {
                 return Err(wrong(&"an observer is a mapping with at least `name` and `kind`").into());
             };
-            let Some(name) = manifest.get("name").and_then(Value::as_str).map(str::to_owned) else {
-                return Err(wrong(&"an observer in this file has no `name`").into());
+            let name = match manifest.get("name") {
+                Some(Value::String(name)) => name.clone(),
+                None | Some(Value::Null) => {
+                    return Err(wrong(&"an observer in this file has no `name`").into());
+                }
+                Some(other) => {
+                    let why = format!(
+                        "a `name` in this file is {other}, and no text: write it in quotes (YAML reads y, no and on as true or false)"
+                    );
+                    return Err(wrong(&why).into());
+                }
             };
             let namespace = manifest.get("namespace").and_then(Value::as_str).map(str::to_owned);
             let key = Key { namespace, name };

@@ -28,8 +28,7 @@ pub(super) async fn run(
     let count = if let Some(count) = chosen.expect {
         count
     } else {
-        let found: Listed<Observer> =
-            client.read(&format!("/v1/observers?limit={NAMED_MAX}{query}")).await?;
+        let found: Listed<Observer> = client.read(&format!("/v1/observers?limit={NAMED_MAX}{query}")).await?;
         if found.total == 0 {
             note("no observers");
             unknown::check(client, Named::of(&chosen.filter)).await?;

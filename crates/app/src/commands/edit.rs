@@ -1,5 +1,6 @@
 //! `everwatch observer edit`: changes the definition of an observer in an editor.
 
+use super::unknown;
 use super::versions::told_differences;
 use crate::answers::Action;
 use crate::client::{Client, Failure};
@@ -49,8 +50,9 @@ pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
             None => text = saved,
         }
         match send(client, (&it, &tag), (&before, &text)).await {
-            Ok(lines) => {
+            Ok((lines, pool)) => {
                 print(&lines);
+                unknown::warn_unserved(client, pool.iter().map(String::as_str).collect()).await;
                 return Ok(());
             }
             Err(failure @ (Failure::Usage(_) | Failure::NotFound(_))) => refused = Some(failure),
@@ -60,12 +62,12 @@ pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
     Err(kept(file, refused.unwrap_or_else(|| Failure::Failed("the observer was not changed".to_owned()))))
 }
 
-/// Sends the definition in the text. Returns the message for the user.
+/// Sends the definition in the text. Returns the message for the user, and the pool if it is another one.
 async fn send(
     client: &Client,
     (it, tag): (&Observer, &str),
     (before, text): (&Value, &str),
-) -> Result<String, Failure> {
+) -> Result<(String, Option<String>), Failure> {
     let after = parse(text).map_err(|why| Failure::Usage(format!("the file is not a definition: {why}")))?;
     let differences = Difference::all(before, &after);
     let path = path(&it.id.to_string());
@@ -75,10 +77,11 @@ async fn send(
         error.downcast::<Failure>().unwrap_or_else(|error| Failure::Failed(format!("{error:#}")))
     })?;
     if (now.definition_version, now.desired) == (it.definition_version, it.desired) {
-        return Ok(format!("{} unchanged", now.name));
+        return Ok((format!("{} unchanged", now.name), None));
     }
     let head = Action::Edit.told_alone(&now);
-    Ok([vec![head], told_differences(&differences)].concat().join("\n"))
+    let lines = [vec![head], told_differences(&differences)].concat().join("\n");
+    Ok((lines, Some(now.pool).filter(|pool| *pool != it.pool)))
 }
 
 /// A refusal as comments.

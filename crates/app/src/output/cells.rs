@@ -126,7 +126,7 @@ fn qualified(it: &NamedThing) -> String {
     }
 }
 
-/// Why it happened, how the move went, and who asked.
+/// How the move went, why it happened, and who asked. The numbers come first: a narrow table cuts the end.
 pub(super) fn cause(event: &Event) -> String {
     let text = Some(without_millis(&event.text)).filter(|text| !text.is_empty());
     let gap = event.gap_ms.map(|ms| format!("gap {}", gap(ms, event.gap_is_bound)));
@@ -135,7 +135,7 @@ pub(super) fn cause(event: &Event) -> String {
     let who =
         event.by.as_ref().and_then(|by| by.who.as_ref()).filter(|who| !event.text.contains(who.as_str()));
     let by = who.map(|who| format!("by {who}"));
-    [text, gap, overlap, by].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    [gap, overlap, text, by].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -13,6 +13,18 @@ pub(crate) fn destinations(it: &Incident) -> String {
     named.chain(others).collect::<Vec<_>>().join(", ")
 }
 
+/// The service to which most observers moved, and the number of other services: `s2 (4) +1`.
+pub(crate) fn main_destination(it: &Incident) -> String {
+    let Some((name, moved)) = it.to.iter().max_by_key(|(_, moved)| **moved) else { return String::new() };
+    let others = it.to.len() - 1;
+    let more = match (others, it.to_others > 0) {
+        (0, false) => String::new(),
+        (_, false) => format!(" +{others}"),
+        (_, true) => " and others".to_owned(),
+    };
+    format!("{name} ({moved}){more}")
+}
+
 /// What happened, as one sentence. If it does not fit this width, the services are counted instead of named.
 pub(crate) fn incident(it: &Incident, now: Timestamp, width: usize) -> String {
     let whole = sentence(it, now, &destinations(it));

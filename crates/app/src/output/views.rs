@@ -4,7 +4,7 @@ use super::cells::{
     bytes, cause, epoch, gap, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
     without_millis,
 };
-use super::incident::destinations;
+use super::incident::{destinations, main_destination};
 use super::table::{Column, View};
 use everwatch_api::{
     AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Kind, Limit, Namespace, Observer,
@@ -406,7 +406,7 @@ pub(crate) const INCIDENTS_SHORT: View<Incident> = View {
         MOVED,
         WAITING,
         Column::<Incident>::new("MAX GAP", |it, _| gap_of(it, it.gap_ms_max)).right(),
-        TO,
+        Column::<Incident>::new("TO", |it, _| main_destination(it)).least(10),
     ],
     ..INCIDENTS
 };

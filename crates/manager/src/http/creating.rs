@@ -88,8 +88,14 @@ pub(super) async fn create_dry(
             _ => return Err(name_exists(&row.definition.name)),
         }
     }
+    let pool = &row.definition.pool;
     if paused == Some(true) {
         row = row.created_paused();
+    } else if row.definition.on_full == OnFull::Reject && row.starts_later(now).is_none() {
+        let services = manager.records.services(SERVICES_AGE).await?;
+        if services.iter().all(|it| it.registration.pool != *pool) {
+            return Err(Problem::new(Code::NoCapacity, without_room(pool, &services)));
+        }
     }
     Ok(Json(Observer::of(&row, None, (&[], now))).into_response())
 }
