@@ -5,8 +5,11 @@
 mod chapter;
 mod commands;
 mod configuration;
+mod definition;
+mod doctor;
 mod links;
 mod messages;
+mod metrics;
 mod reference;
 
 use std::path::{Path, PathBuf};

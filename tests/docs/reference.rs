@@ -27,6 +27,16 @@ Every manager serves the OpenAPI document of this API at `/openapi.json`, with a
 id in the header `X-Request-Id`. Requests need a token whose role permits the verb: see [Access](access.md).
 ";
 
+const ERRORS: &str = "
+## Errors
+
+The body of an error has the members `type`, `title`, `status`, `detail`, `instance` and `code`; an error of single fields also has
+`errors` with a `pointer` and a `detail` for each. Programs use the `code`, which does not change; the other texts are for people.
+
+| code | status | meaning | example of a detail |
+|---|---|---|---|
+";
+
 /// In the order of the reference.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
@@ -117,13 +127,26 @@ fn the_reference_of_the_commands_is_as_their_help() {
 }
 
 /// Ends the process when a test ends.
-struct Dev(Child);
+pub(super) struct Dev(Child);
 
 impl Drop for Dev {
     fn drop(&mut self) {
         let _ended = self.0.kill();
         let _reaped = self.0.wait();
     }
+}
+
+/// Starts `everwatch dev`.
+pub(super) fn dev() -> (Dev, Api) {
+    let address = free_address();
+    let mut dev = Command::new(everwatch());
+    dev.args(["dev", "--services", "1", "--listen", &address]).stdout(Stdio::null()).stderr(Stdio::null());
+    (Dev(dev.current_dir(root()).spawn().unwrap()), Api::new(format!("http://{address}")))
+}
+
+/// The OpenAPI document.
+pub(super) async fn document(api: &Api) -> Value {
+    wait_for("the manager to serve", || api.try_read("/openapi.json")).await
 }
 
 /// One row for each operation of a tag, in the order of the paths.
@@ -148,14 +171,28 @@ fn rows(document: &Value) -> BTreeMap<&str, String> {
     rows
 }
 
+/// The errors of all operations, by status and code: title, and an example of a detail.
+fn errors(document: &Value) -> BTreeMap<[String; 2], [String; 2]> {
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|it| it.as_object().unwrap().values());
+    let answers = operations.flat_map(|it| it["responses"].as_object().unwrap().values());
+    let bodies = answers.flat_map(|it| it["content"].as_object().into_iter().flat_map(|it| it.values()));
+    let several = |body: &Value| {
+        let examples = body["examples"].as_object().into_iter().flat_map(|it| it.values());
+        examples.map(|it| it["value"].clone()).collect::<Vec<_>>()
+    };
+    let examples = bodies.flat_map(|body| [vec![body["example"].clone()], several(body)].concat());
+    let word = |it: &Value| it.as_str().map_or_else(|| it.to_string(), |it| it.replace('|', "\\|"));
+    let errors = examples.filter(|it| it["code"].is_string() && it["detail"].is_string());
+    errors
+        .map(|it| ([word(&it["status"]), word(&it["code"])], [word(&it["title"]), word(&it["detail"])]))
+        .collect()
+}
+
 #[tokio::test]
 async fn the_reference_of_the_api_is_as_the_openapi_document() {
-    let address = free_address();
-    let mut dev = Command::new(everwatch());
-    dev.args(["dev", "--services", "1", "--listen", &address]).stdout(Stdio::null()).stderr(Stdio::null());
-    let _dev = Dev(dev.current_dir(root()).spawn().unwrap());
-    let api = Api::new(format!("http://{address}"));
-    let document: Value = wait_for("the manager to serve", || api.try_read("/openapi.json")).await;
+    let (_dev, api) = dev();
+    let document = document(&api).await;
     let mut page = REQUESTS.to_owned();
     let mut rows = rows(&document);
     for tag in document["tags"].as_array().unwrap() {
@@ -166,5 +203,9 @@ async fn the_reference_of_the_api_is_as_the_openapi_document() {
             .unwrap();
     }
     assert!(rows.is_empty(), "operations without a described tag: {rows:?}");
+    page += ERRORS;
+    for ([status, code], [title, detail]) in errors(&document) {
+        writeln!(page, "| `{code}` | {status} | {title} | {detail} |").unwrap();
+    }
     keep("docs/api.md", &page);
 }

@@ -13,15 +13,18 @@ pub struct NewObserver {
     name: Option<String>,
     /// 1 to 63 of `a-z 0-9 -`. If missing, the query names it; otherwise it is the namespace of the token, or `default`.
     namespace: Option<String>,
+    /// The code that runs: a kind that services of its pool offer.
     kind: String,
-    /// The arguments of its kind; at most 64 KiB.
+    /// The arguments of its kind, which the kind's JSON Schema describes; at most 64 KiB and 64 levels deep.
     spec: Option<Value>,
+    /// The group of services that may run it.
     #[schema(default = "default")]
     pool: Option<String>,
+    /// At most 64. A key has 1 to 128 of `A-Z a-z 0-9 . _ - /`, a value at most 256 bytes without control characters.
     labels: Option<BTreeMap<String, String>>,
     retry: Option<RetryPolicy>,
     overlap: Option<Overlap>,
-    /// The time between telling its code to stop and aborting it.
+    /// The time between telling its code to stop and aborting it; at most 1h.
     #[schema(default = "10s")]
     grace: Option<String>,
     on_full: Option<OnFull>,
@@ -110,6 +113,7 @@ pub struct RunWindows {
     /// A name of the IANA time zone database.
     #[schema(example = "America/New_York")]
     time_zone: String,
+    /// The windows.
     #[schema(min_items = 1, max_items = 32)]
     open: Vec<WindowOpening>,
     /// Local dates on which nothing opens.
@@ -124,9 +128,10 @@ pub struct WindowOpening {
     /// Days of the week, ranges of them, and lists of both.
     #[schema(required = false, default = "mon-sun", example = "mon-fri")]
     days: String,
+    /// The time at which it opens.
     #[schema(example = "09:30")]
     from: String,
-    /// A time before `from` is one on the next day; `24:00` is the end of the day.
+    /// The time at which it closes. A time before `from` is one on the next day; `24:00` is the end of the day.
     #[schema(example = "16:00")]
     to: String,
 }
@@ -163,16 +168,19 @@ pub(crate) enum IfRunning {
     Restart,
 }
 
-/// When its code starts again after an error; `attempts` limits the starts of one run, null means no limit.
+/// When its code starts again after an error. Delays are at most a year.
 #[derive(ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RetryPolicy {
-    /// Doubling delays.
+    /// Doubling delays, each shortened at random by up to half.
     Exponential {
+        /// The first delay.
         #[schema(required = false, default = "1s")]
         first: String,
+        /// The longest delay.
         #[schema(required = false, default = "60s")]
         max: String,
+        /// The most starts of one run; after that, the observer fails. Null means no limit.
         #[schema(minimum = 1)]
         attempts: Option<u32>,
         /// After running for this long, the delays are short again.
@@ -181,15 +189,23 @@ pub enum RetryPolicy {
     },
     /// The same delay each time.
     Fixed {
+        /// The delay.
+        #[schema(example = "30s")]
         every: String,
+        /// The most starts of one run; after that, the observer fails. Null means no limit.
         #[schema(minimum = 1)]
         attempts: Option<u32>,
     },
     /// These delays, then it fails.
-    Intervals { delays: Vec<String> },
+    Intervals {
+        /// At most 100.
+        #[schema(example = json!(["1s", "10s", "1m"]))]
+        delays: Vec<String>,
+    },
 }
 
-/// Whether a redelivered run may start while the previous run may still be ending.
+/// Whether a redelivered run may start while the previous run may still be ending: `allow`, or `forbid`, which waits until that run has
+/// certainly ended.
 #[derive(ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Overlap {
@@ -197,7 +213,7 @@ pub(crate) enum Overlap {
     Forbid,
 }
 
-/// What a create does when the pool has no free slot.
+/// What a create does if the pool has no free slot: `reject` the request, or `queue` the observer, which then waits for one.
 #[derive(ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnFull {
@@ -205,7 +221,7 @@ pub(crate) enum OnFull {
     Queue,
 }
 
-/// The desired state.
+/// The desired state: `running`, or `paused`, which keeps the observer without a run.
 #[derive(ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunOrRest {

@@ -3,6 +3,7 @@
 
 mod broker;
 mod capacity;
+mod codes;
 mod fleet;
 mod observers;
 mod queue;
@@ -10,6 +11,7 @@ mod stalls;
 mod state_queues;
 mod tls;
 
+pub use codes::CODES;
 pub use tls::DatabaseLink;
 
 use crate::capacity::maintenance::OrderBook;
@@ -258,6 +260,10 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     findings.extend(facts.schema.and_then(of_schema));
     findings.extend(of_manager(&facts.manager));
     findings.extend(tls::findings(facts));
+    debug_assert!(
+        findings.iter().all(|it| CODES.iter().any(|(code, _)| *code == it.code)),
+        "a code is missing in doctor::CODES"
+    );
     findings.sort_by(|a, b| (b.severity, a.code, &a.subject).cmp(&(a.severity, b.code, &b.subject)));
     findings
 }

@@ -27,6 +27,7 @@ pub use config::{
 };
 pub use excused::Excused;
 pub use loops::link::ownership::NotOwner;
+pub use metric::described_metrics;
 pub use settings::{AuthSettings, AutoRebalance, OidcSettings, Settings};
 
 use context::Manager;

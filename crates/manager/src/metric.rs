@@ -121,6 +121,20 @@ const HISTOGRAMS: [(&str, Unit, &[f64], &str); 7] = [
     (OVERLAP, Unit::Seconds, &SECONDS, "time in which two runs of one observer were reported at once"),
 ];
 
+/// Every metric of a manager: name, type, unit and meaning.
+#[must_use]
+pub fn described_metrics() -> Vec<[&'static str; 4]> {
+    let described = |kind: &'static str| {
+        move |(name, unit, help): (&'static str, Unit, &'static str)| [name, kind, unit.as_str(), help]
+    };
+    let histograms = HISTOGRAMS.map(|(name, unit, _, help)| (name, unit, help));
+    let gauges = GAUGES.into_iter().map(described("gauge"));
+    gauges
+        .chain(COUNTERS.into_iter().map(described("counter")))
+        .chain(histograms.into_iter().map(described("histogram")))
+        .collect()
+}
+
 /// The recorder of this process, with every metric described.
 pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();

@@ -45,6 +45,7 @@ pub use everwatch_core::run::slots::CancelReason;
 pub use freeze::FreezeProof;
 pub use handle::Handle;
 pub use host_info::{FenceOn, Machine};
+pub use metric::described_metrics;
 pub use reconnect::Reconnect;
 pub use runtime::{RunError, run};
 pub use service::Service;

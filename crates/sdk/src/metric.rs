@@ -38,18 +38,36 @@ const COUNTERS: [(&str, Unit, &str); 7] = [
     (UNREADABLE, Unit::Count, "commands that could not be read"),
 ];
 
+/// Metrics that appear with their first value, because their labels are not known before.
+const LABELLED_COUNTERS: [(&str, Unit, &str); 2] = [
+    (COUNTED, Unit::Count, "what the code of all observers of a kind has counted, by kind and name"),
+    (REFUSED, Unit::Count, "messages refused because no manager signed them, by message and reason"),
+];
+const LABELLED_GAUGES: [(&str, Unit, &str); 1] =
+    [(GAUGED, Unit::Count, "sum of a gauge over the running observers of a kind, by kind and name")];
+
+/// Every metric of a service: name, type, unit and meaning.
+#[must_use]
+pub fn described_metrics() -> Vec<[&'static str; 4]> {
+    let described = |kind: &'static str| {
+        move |(name, unit, help): (&'static str, Unit, &'static str)| [name, kind, unit.as_str(), help]
+    };
+    let gauges = GAUGES.into_iter().chain(LABELLED_GAUGES).map(described("gauge"));
+    gauges.chain(COUNTERS.into_iter().chain(LABELLED_COUNTERS).map(described("counter"))).collect()
+}
+
 /// Describes everything to the recorder of this process; what has not happened yet is shown as zero.
 pub(crate) fn describe() {
-    for (name, unit, help) in GAUGES {
+    for (name, unit, help) in GAUGES.into_iter().chain(LABELLED_GAUGES) {
         metrics::describe_gauge!(name, unit, help);
     }
     for (name, unit, help) in COUNTERS {
         metrics::describe_counter!(name, unit, help);
         metrics::counter!(name).absolute(0);
     }
-    metrics::describe_counter!(COUNTED, Unit::Count, "what the code of all observers of a kind has counted");
-    metrics::describe_counter!(REFUSED, Unit::Count, "messages refused because no manager signed them");
-    metrics::describe_gauge!(GAUGED, Unit::Count, "sum of a gauge over the running observers of a kind");
+    for (name, unit, help) in LABELLED_COUNTERS {
+        metrics::describe_counter!(name, unit, help);
+    }
 }
 
 /// What is told to managers is told here too.

@@ -1,0 +1,184 @@
+//! The reference of the definition of an observer, generated from the OpenAPI document and from the defaults that a manager fills in.
+
+use super::keep;
+use super::reference::dev;
+use everwatch_core::clock::parse_duration;
+use everwatch_core::observer::definition::MEMBERS;
+use everwatch_core::record::service::ServiceState;
+use everwatch_core::wording::or;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+const HEAD: &str = "# Definition of an observer
+
+<!-- Generated from the OpenAPI document: UPDATE_DOCS=1 tests/run -E 'binary(docs)' -->
+
+You write the definition of an observer as YAML or JSON for `everwatch observer apply -f FILE`, with the flags of `everwatch observer
+create`, in the form of the console, or as the body of `POST /v1/observers` and `PUT /v1/observers/{key}`. Only `kind` is required:
+
+```yaml
+name: btc-price
+kind: http
+spec: { url: \"https://prices.example/btc\", every: 5s }
+labels: { team: prices }
+retry: { kind: exponential, max: 30s }
+on_full: queue
+```
+
+Durations are texts such as `500ms`, `10s` or `1h 30m`. Times are texts in RFC 3339 with an offset, such as `2027-01-31T09:30:00Z`. The
+value `null` means the default. A manager refuses a definition with an unknown field, and names all its errors.
+
+A change of `labels`, `on_full`, `priority`, `start_at`, `start_within` or `schedule` leaves the run alone. A change of another field
+restarts the observer. `name` and `namespace` cannot change.
+";
+
+/// The definitions within a definition, in the order of the page.
+const PARTS: [(&str, &str); 4] = [
+    ("RetryPolicy", "Retry"),
+    ("RunWindows", "Windows"),
+    ("WindowOpening", "Opening of a window"),
+    ("RunSchedule", "Schedule"),
+];
+
+#[tokio::test]
+async fn the_reference_of_the_definition_is_as_the_openapi_document() {
+    let (_dev, api) = dev();
+    let document: Value = super::reference::document(&api).await;
+    api.until_service("service-1", |it| it.state == ServiceState::Active).await;
+    let sent = api.call("POST", "/v1/observers?dry_run=true", Some(json!({"kind": "ticker"}))).await;
+    let (200, defaults) = sent else { panic!("{sent:?}") };
+    let schemas = &document["components"]["schemas"];
+    let table = Table { schemas };
+    let mut page = HEAD.to_owned();
+    let members = MEMBERS.into_iter().chain(["desired"]);
+    let rows = members.map(|name| {
+        let default = match name {
+            "kind" => "required".to_owned(),
+            "name" => "generated".to_owned(),
+            _ => shown(&defaults[name]),
+        };
+        table.row(name, &schemas["NewObserver"]["properties"][name], &default)
+    });
+    page += &section("## Fields", "", &rows.collect::<String>());
+    for (name, title) in PARTS {
+        let schema = &schemas[name];
+        let heading = format!("## {title}");
+        match schema["oneOf"].as_array() {
+            None => page += &section(&heading, &text(schema), &table.rows(schema)),
+            Some(kinds) => {
+                write!(page, "\n{heading}\n\n{}\n", text(schema)).unwrap();
+                for kind in kinds {
+                    let word = kind["properties"]["kind"]["enum"][0].as_str().unwrap();
+                    page += &section(&format!("### `kind: {word}`"), &text(kind), &table.rows(kind));
+                }
+            }
+        }
+    }
+    keep("docs/definition.md", &page);
+}
+
+fn section(heading: &str, about: &str, rows: &str) -> String {
+    let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
+    format!("\n{heading}\n\n{about}| field | type | default | meaning |\n|---|---|---|---|\n{rows}")
+}
+
+fn text(schema: &Value) -> String {
+    schema["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|")
+}
+
+/// A default as the cell of a table.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => format!("`{text}`"),
+        Value::Object(members) if members.contains_key("kind") => {
+            "[exponential](#kind-exponential)".to_owned()
+        }
+        other if *other == json!({}) || *other == json!([]) => "empty".to_owned(),
+        other => format!("`{other}`"),
+    }
+}
+
+struct Table<'a> {
+    schemas: &'a Value,
+}
+
+impl<'a> Table<'a> {
+    /// The rows of an object: the required members first. The tag of an alternative is in its heading.
+    fn rows(&self, schema: &Value) -> String {
+        let required = |name: &str| schema["required"].as_array().unwrap().contains(&json!(name));
+        let mut members: Vec<_> = schema["properties"].as_object().unwrap().iter().collect();
+        members.retain(|(name, _)| *name != "kind");
+        members.sort_by_key(|(name, _)| !required(name));
+        let row = |(name, member): &(&String, &Value)| {
+            let default = if required(name) { "required".to_owned() } else { self.default(member) };
+            self.row(name, member, &default)
+        };
+        members.iter().map(row).collect()
+    }
+
+    /// Without a default in the document, a list is empty, a choice has its first word, and others are unset.
+    fn default(&self, member: &Value) -> String {
+        match &member["default"] {
+            Value::Null if member["type"] == "array" => "empty".to_owned(),
+            Value::Null => shown(&self.named(member).map_or(Value::Null, |(_, it)| it["enum"][0].clone())),
+            default => shown(default),
+        }
+    }
+
+    fn row(&self, name: &str, member: &Value, default: &str) -> String {
+        let named = self.named(member);
+        let own = [member, &member["oneOf"][0]].into_iter().map(text).find(|text| !text.is_empty());
+        let about = own.or_else(|| named.map(|(_, schema)| text(schema))).unwrap_or_default();
+        assert!(!about.is_empty(), "the OpenAPI document does not describe {name}");
+        format!("| `{name}` | {} | {default} | {about} |\n", self.kind(member))
+    }
+
+    /// The schema to which a member refers, with its name.
+    fn named(&self, member: &Value) -> Option<(String, &'a Value)> {
+        let name = [member, &member["oneOf"][0]].into_iter().find_map(|it| it["$ref"].as_str())?;
+        let name = name.rsplit('/').next()?;
+        Some((name.to_owned(), &self.schemas[name]))
+    }
+
+    fn kind(&self, member: &Value) -> String {
+        if let Some((name, schema)) = self.named(member) {
+            if let Some(words) = schema["enum"].as_array() {
+                let words: Vec<_> = words.iter().map(|it| format!("`{}`", it.as_str().unwrap())).collect();
+                return or(&words);
+            }
+            let (_, title) = PARTS.into_iter().find(|(part, _)| *part == name).unwrap();
+            return format!("[{}](#{})", title.to_lowercase(), title.to_lowercase().replace(' ', "-"));
+        }
+        let kind = member["type"].as_str().or_else(|| member["type"][0].as_str()).unwrap_or("object");
+        match kind {
+            "array" => format!("list of {}", plural(&self.kind(&example_of(member)))),
+            "object" if member.get("additionalProperties").is_some() => "map of texts".to_owned(),
+            "string" if member["format"] == "date-time" => "time".to_owned(),
+            "string" if is_duration(member) => "duration".to_owned(),
+            "string" => "text".to_owned(),
+            "integer" => match (&member["minimum"], &member["maximum"]) {
+                (least, Value::Null) => format!("number from {least}"),
+                (least, most) => format!("number from {least} to {most}"),
+            },
+            _ => kind.to_owned(),
+        }
+    }
+}
+
+/// The schema of the items of a list, with the first item of its example.
+fn example_of(list: &Value) -> Value {
+    let mut items = list["items"].clone();
+    if items.get("$ref").is_none() {
+        items["example"] = list["example"][0].clone();
+    }
+    items
+}
+
+fn plural(kind: &str) -> String {
+    if kind.ends_with(')') { kind.to_owned() } else { format!("{kind}s") }
+}
+
+fn is_duration(member: &Value) -> bool {
+    ["default", "example"].iter().any(|it| member[it].as_str().is_some_and(|it| parse_duration(it).is_ok()))
+}
