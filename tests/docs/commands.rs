@@ -282,6 +282,7 @@ chapters! {
     the_commands_of_batches_run: "docs/batches.md",
     the_commands_of_rollouts_run: "docs/rollouts.md",
     the_commands_of_operating_run: "docs/operating.md",
+    the_commands_of_monitoring_run: "docs/monitoring.md",
     the_commands_of_failures_run: "docs/failures.md",
     the_commands_of_configuration_run: "docs/configuration.md",
     the_commands_of_migrating_run: "docs/migrating.md",
