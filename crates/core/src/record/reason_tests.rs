@@ -60,13 +60,13 @@ fn every_reason_has_one_code_and_every_code_a_reason() {
 
 #[test]
 fn every_code_and_every_health_is_documented() {
-    let docs = include_str!("../../../../docs/concepts.md");
+    let docs = include_str!("../../../../docs/statuses.md");
     for code in ReasonCode::ALL {
         assert_eq!(json!(code), json!(code.as_str()));
-        assert!(docs.contains(&format!("| `{code}` |")), "docs/concepts.md does not explain `{code}`");
+        assert!(docs.contains(&format!("| `{code}` |")), "docs/statuses.md does not explain `{code}`");
     }
     for health in Health::ALL {
-        assert!(docs.contains(&format!("| `{health}` |")), "docs/concepts.md does not explain `{health}`");
+        assert!(docs.contains(&format!("| `{health}` |")), "docs/statuses.md does not explain `{health}`");
     }
 }
 
