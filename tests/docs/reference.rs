@@ -23,8 +23,8 @@ const REQUESTS: &str = "# HTTP API
 <!-- Generated from the OpenAPI document: UPDATE_DOCS=1 tests/run -E 'binary(docs)' -->
 
 Every manager serves the OpenAPI document of this API at `/openapi.json`, with all parameters, bodies and errors, and
-`/docs` to browse it and to send requests. Errors are problems as in RFC 9457, with a stable `code`. Each response has an
-id in the header `X-Request-Id`. Requests need a token whose role permits the verb: see [Access](access.md).
+`/docs` to browse it and to send requests. Errors are problems as in RFC 9457, with a stable `code`: see [Errors](#errors). The body of a
+create or an update is the [definition of an observer](definition.md). Each response has an id in the header `X-Request-Id`. Requests need a token whose role permits the verb: see [Access](access.md).
 ";
 
 const ERRORS: &str = "

@@ -47,7 +47,7 @@ pub struct SafeMode {
     pub reason: String,
 }
 
-/// A message that no version could read.
+/// A message that managers could not read or apply, or that no manager has signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ParkedMessage {
     pub id: i64,

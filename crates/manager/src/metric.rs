@@ -54,8 +54,8 @@ const GAUGES: [(&str, Unit, &str); 19] = [
     (OBSERVER_HEALTH, Unit::Count, "observers that are to run, by pool and health"),
     (SERVICES, Unit::Count, "living services by state"),
     (CAPACITY, Unit::Count, "slots of active services by pool"),
-    (HELD, Unit::Count, "slots in use by pool, after the newest heartbeats"),
-    (FREE, Unit::Count, "slots of active services that are free, by pool, after the newest heartbeats"),
+    (HELD, Unit::Count, "slots in use by pool, by the newest heartbeats"),
+    (FREE, Unit::Count, "slots of active services that are free, by pool, by the newest heartbeats"),
     (READY, Unit::Count, "messages in the work queue of a pool that no service has taken"),
     (WAITING, Unit::Count, "observers that wait in the backlog of a pool until they have a slot"),
     (
@@ -68,7 +68,7 @@ const GAUGES: [(&str, Unit, &str); 19] = [
     (PERMITS_WAITING, Unit::Count, "permits of a rate for which code waits, by rate"),
     (ROLLOUTS, Unit::Count, "rollouts that are not over, by state"),
     (BATCHES, Unit::Count, "batches that are not over, by state"),
-    (PARKED, Unit::Count, "messages that no version could read"),
+    (PARKED, Unit::Count, "messages that managers could not read or apply, or that no manager has signed"),
     (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
     (
         STATE_LAG,

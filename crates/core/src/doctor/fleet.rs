@@ -6,6 +6,7 @@ use crate::clock::{Timestamp, show};
 use crate::id::{Kind, Pool};
 use crate::record::service::ServiceRow;
 use crate::record::taking::taking;
+use crate::wording::counted_subject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
             } else {
                 format!("safe mode is on: {why}")
             },
-            why: "no service is declared lost; no observer is republished or quarantined".to_owned(),
+            why: "managers declare no service lost, republish no observer whose message is missing, and quarantine none"
+                .to_owned(),
             cure: "`everwatch safe-mode off`".to_owned(),
         });
     }
@@ -51,7 +53,7 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
             code: "parked",
             severity: Severity::Warning,
             subject: "parked messages".to_owned(),
-            what: format!("{} unreadable messages are parked", fleet.parked),
+            what: format!("{} parked", counted_subject(fleet.parked, "message", ["is", "are"])),
             why: "each may be an observer that does not run or a report that was not applied".to_owned(),
             cure:
                 "`everwatch parked list`, then `everwatch parked retry ID` or `everwatch parked discard ID`"

@@ -88,7 +88,7 @@ pub(crate) async fn read_safe_mode(
     Ok(Json(safe_mode::read(&manager.records).await?))
 }
 
-/// Switch safe mode. While it is on, managers declare no service lost and republish no observer because of silence.
+/// Switch safe mode. While it is on, managers declare no service lost, republish no observer whose message is missing, and quarantine none.
 #[utoipa::path(put, path = "/v1/safe-mode", tag = "operations", security(("token" = ["safe-mode:write"])), request_body = SafeMode,
     responses((status = 200, body = SafeMode)))]
 pub(crate) async fn write_safe_mode(

@@ -24,7 +24,7 @@ type Shared = State<Arc<Manager>>;
 /// The time limit for the confirm of a message that is sent back.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
 
-/// List messages that no version could read, newest first.
+/// List the parked messages, newest first: managers could not read or apply them, or no manager has signed them.
 #[utoipa::path(get, path = "/v1/parked", tag = "operations", security(("token" = ["parked:read"])),
     params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
     responses((status = 200, body = Listed<ParkedMessage>)))]
