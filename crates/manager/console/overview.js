@@ -61,8 +61,9 @@ function nextFailure(pools) {
   return `any ${lost === 1 ? "service" : `${number(lost)} of ${counted(worst.services, "service")}`}${pool} may fail and every observer keeps a slot`;
 }
 
+const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
 const sumOf = (pools, count) => pools.reduce((all, it) => all + count(it), 0);
-const named = (pools) => (pools.length === 1 ? `Pool ${pools[0].name} is` : pools.length <= NAMED ? `Pools ${pools.slice(0, -1).map((it) => it.name).join(", ")} and ${pools.at(-1).name} are` : `${number(pools.length)} pools are`);
+const named = (pools) => (pools.length === 1 ? `pool ${pools[0].name} is` : pools.length <= NAMED ? `pools ${pools.slice(0, -1).map((it) => it.name).join(", ")} and ${pools.at(-1).name} are` : `${number(pools.length)} pools are`);
 
 /** The pools whose observers wait, each group as a sentence, and how many observers these are. */
 function waits(pools) {
@@ -129,7 +130,7 @@ const poolsPanel = ({ pools, room }) => {
 function draw(data, { params }, context) {
   const { stats, picture, services, found } = data;
   return [
-    h("header", { class: "hero" }, h("h1", {}, headline(data)), h("p", {}, standing(data).join(" · "))),
+    h("header", { class: "hero" }, h("h1", {}, headline(data)), h("p", {}, capital(standing(data).join(" · ")))),
     ...warnings(data),
     total(stats) === 0
       ? empty("Create the first observer", "An observer is a task that never ends: a feed to poll, a device to watch, a process to keep alive. Services run observers; when a service dies, its observers continue on other services.",
