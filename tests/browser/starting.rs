@@ -89,7 +89,8 @@ async fn a_field_that_the_user_leaves_is_checked_by_its_limits_and_by_the_manage
     leave("#new-schedule", "99 * * * *").await;
     page.until_text("#new-schedule-hint", "“99 * * * *” cannot be read").await;
     leave("#new-schedule", "0 3 * * *").await;
-    page.until("no complaint", "!document.querySelector('#new-schedule-hint').classList.contains('bad')").await;
+    page.until("no complaint", "!document.querySelector('#new-schedule-hint').classList.contains('bad')")
+        .await;
     leave("#new-name", "taken").await;
     page.until_text("#new-name-hint", "an observer named taken exists already").await;
     // The user has not left this field.
