@@ -179,6 +179,6 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
       draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
-      notice ?? null, others(draft), poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
+      notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }
