@@ -115,6 +115,21 @@ async fn a_new_observer_keeps_its_values_from_the_form_to_a_text_and_back() {
     // A misspelt member is found while the user types.
     retype(&page, "it.value + 'prioritty: 5\\n'").await;
     page.until_text(".notice", "did you mean priority?").await;
+    // Each mistake is shown beside its line: those that the console knows, and those that only the manager finds.
+    retype(&page, "it.value + 'grace: 2h\\noverlap: maybe\\n'").await;
+    page.until_text(".notice", "/grace “2h” is more than 1h").await;
+    page.until_text(".notice", "/overlap").await;
+    page.until_text(".notice", "did you mean priority?").await;
+    page.until("three lines", "document.querySelectorAll('.notice .line-of').length === 3").await;
+    page.until("three marks", "document.querySelectorAll('.gutter .bad').length === 3").await;
+    page.screenshot("wrong-lines").await;
+    page.run("document.querySelector('.notice .line-of').click()").await;
+    page.until(
+        "the line of the first mistake",
+        "(({ value, selectionStart, selectionEnd }) => value.slice(selectionStart, selectionEnd))(document.querySelector('#definition')) === 'prioritty: 5'",
+    )
+    .await;
+    retype(&page, "it.value.replace('grace: 2h\\noverlap: maybe\\n', '')").await;
     retype(&page, "it.value.replace('prioritty: 5', 'pool: nowhere')").await;
     page.until_text(".notice", "The manager refuses to create the observer").await;
     retype(&page, "it.value.replace('pool: nowhere', 'pool: nowhere\\non_full: queue')").await;

@@ -31,6 +31,7 @@ async fn lines_come_live_and_go_on_after_a_kill() {
         "document.querySelector('.logs').innerText.split('moved to b')[1]?.includes('line 3')",
     )
     .await;
+    page.until_text(".logs", "ended: its service was lost · moved to b (epoch").await;
     page.screenshot("logs").await;
     // The page of another observer shows only that observer's lines.
     cluster.api.create(json!({"name": "ticks", "kind": "ticker"})).await;
@@ -40,6 +41,8 @@ async fn lines_come_live_and_go_on_after_a_kill() {
     let streams =
         "performance.getEntriesByType('resource').filter((it) => it.name.includes('/logs?')).length <= 2";
     page.until("one stream for each", streams).await;
+    page.view("#/topology").await;
+    page.until_text("[data-key=moves] tbody", "talks").await;
 }
 
 #[tokio::test]

@@ -16,6 +16,19 @@ async fn long_names_are_cut_and_events_name_their_service() {
     page.until("a page that is not wider", "document.documentElement.scrollWidth <= innerWidth").await;
     page.view("#/events?type=service_registered").await;
     page.until_text("td .under a", "a").await;
+    page.view("#/events?type=started").await;
+    page.until_text("td.name", "long-name-").await;
+    page.until(
+        "a table that is not wider than the page",
+        "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector('.table'))",
+    )
+    .await;
+    page.view(&format!("#/observers/{}", "long-name-".repeat(12))).await;
+    page.until(
+        "all tabs in sight",
+        "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector('.tabs'))",
+    )
+    .await;
 }
 
 #[tokio::test]

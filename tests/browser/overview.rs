@@ -101,6 +101,28 @@ async fn a_role_that_may_not_read_the_timeline_sees_tiles_without_lines() {
 }
 
 #[tokio::test]
+async fn the_head_says_which_pools_let_observers_wait_before_what_a_loss_would_mean() {
+    let mut cluster = Cluster::new("waiting-pools");
+    cluster.manager().await;
+    cluster.service("a", 1).await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "one", "kind": "ticker"})).await;
+    api.until_status("one", "Processing").await;
+    let page = Browser::open(&api.url).await;
+    page.until_text(".hero", "losing the largest service would leave observers waiting").await;
+    api.create(json!({"name": "two", "kind": "ticker", "on_full": "queue"})).await;
+    page.until_text(".hero", "Pool default is full: 1 waits").await;
+    for (name, pool) in [("three", "gpu"), ("four", "gpu"), ("five", "defualt")] {
+        api.create(json!({"name": name, "kind": "ticker", "pool": pool, "on_full": "queue"})).await;
+    }
+    page.until_text(".hero", "Pools defualt and gpu have no service: 3 observers wait").await;
+    page.until("no word of a loss", "!document.querySelector('.hero').innerText.includes('losing')").await;
+    page.until_text("[data-key=problems]", "no service: 2 observers wait").await;
+    page.press("Pool gpu").await;
+    page.until_text("h1", "gpu").await;
+}
+
+#[tokio::test]
 async fn lanes_are_grouped_by_pool_or_label_and_groups_collapse() {
     let mut cluster = Cluster::new("groups");
     fleet(&mut cluster).await;

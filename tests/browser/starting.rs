@@ -68,6 +68,45 @@ async fn the_form_tells_all_complaints_at_once_and_takes_policies_and_a_namespac
 }
 
 #[tokio::test]
+async fn a_field_that_the_user_leaves_is_checked_by_its_limits_and_by_the_manager() {
+    let mut cluster = Cluster::new("leaving-fields");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "taken", "kind": "ticker"})).await;
+    let page = Browser::open(&format!("{}/#/create", api.url)).await;
+    page.until("the form", "document.querySelector('#new-grace')").await;
+    let leave = async |field: &str, text: &str| {
+        page.fill(field, text).await;
+        page.run(&format!("document.querySelector('{field}').dispatchEvent(new FocusEvent('blur'))")).await;
+    };
+    leave("#new-grace", "2h").await;
+    page.until_text("#new-grace-hint", "“2h” is more than 1h").await;
+    leave("#new-timeout", "500ms").await;
+    page.until_text("#new-timeout-hint", "“500ms” is less than 1s").await;
+    // Without a time zone, the times of a schedule are in UTC.
+    page.fill("#new-zone", "").await;
+    leave("#new-schedule", "99 * * * *").await;
+    page.until_text("#new-schedule-hint", "“99 * * * *” cannot be read").await;
+    leave("#new-schedule", "0 3 * * *").await;
+    page.until("no complaint", "!document.querySelector('#new-schedule-hint').classList.contains('bad')")
+        .await;
+    leave("#new-name", "taken").await;
+    page.until_text("#new-name-hint", "an observer named taken exists already").await;
+    // The user has not left this field.
+    page.fill("#new-limits", "a a").await;
+    leave("#new-grace", "1h").await;
+    page.until("two complaints", "document.querySelectorAll('main .hint.bad').length === 2").await;
+    page.fill("#new-limits", "").await;
+    leave("#new-timeout", "30s").await;
+    leave("#new-name", "nightly").await;
+    page.press("Create").await;
+    page.until_text("h1", "nightly").await;
+    let made = api.until_observer("nightly", |it| it.schedule.is_some()).await;
+    assert_eq!(made.schedule.unwrap().time_zone, "UTC");
+}
+
+#[tokio::test]
 async fn a_rollout_and_a_batch_are_started_and_complaints_stand_at_their_fields() {
     let mut cluster = Cluster::new("starting");
     cluster.manager().await;

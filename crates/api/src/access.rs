@@ -1,6 +1,6 @@
 //! Tokens, roles, sessions and the audit log.
 
-use everwatch_core::access::{self, BuiltIn};
+use everwatch_core::access::{self, BuiltIn, TokenId};
 use everwatch_core::clock::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -57,6 +57,9 @@ pub struct Token {
     pub revoked_at: Option<Timestamp>,
     /// Whether it is neither revoked nor expired.
     pub valid: bool,
+    /// Whether it is the last token that may create tokens: managers refuse to revoke it.
+    #[serde(default)]
+    pub is_last: bool,
 }
 
 /// A token with its secret, which no later response contains.
@@ -78,9 +81,9 @@ pub struct CreatedToken {
 }
 
 impl Token {
-    /// As responses show it.
+    /// As responses show it. `last` is the token that managers refuse to revoke.
     #[must_use]
-    pub fn of(token: &access::Token, now: Timestamp) -> Self {
+    pub fn of(token: &access::Token, last: Option<&TokenId>, now: Timestamp) -> Self {
         let origin = match token.origin {
             access::Origin::Created => "created",
             access::Origin::Session { .. } => "session",
@@ -98,6 +101,7 @@ impl Token {
             previous_until: previous.filter(|until| now < *until),
             revoked_at: token.revoked_at,
             valid: token.is_valid(now),
+            is_last: last == Some(&token.id),
         }
     }
 }

@@ -13,7 +13,8 @@ export class Refused extends Error {
   }
 }
 
-export const call = async (method, path, body, more) => (await exchange(method, path, body, more)).answer;
+/** `signal` ends the request early, as if there were no answer. */
+export const call = async (method, path, body, more, signal) => (await exchange(method, path, body, more, signal)).answer;
 
 /** The response with its ETag. */
 export async function tagged(path) {
@@ -21,14 +22,15 @@ export async function tagged(path) {
   return { answer, tag: response.headers.get("etag") };
 }
 
-async function exchange(method, path, body, more = {}) {
+async function exchange(method, path, body, more = {}, signal = null) {
+  const limit = AbortSignal.timeout(LIMIT_MS);
   let response;
   try {
     response = await fetch(path, {
       method,
       headers: { accept: "application/json", ...(body === undefined ? {} : { "content-type": "application/json" }), ...more },
       body: body === undefined ? undefined : JSON.stringify(body),
-      signal: AbortSignal.timeout(LIMIT_MS),
+      signal: signal ? AbortSignal.any([limit, signal]) : limit,
       cache: "no-store",
     });
   } catch (error) {

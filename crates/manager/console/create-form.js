@@ -34,8 +34,8 @@ export function body(draft, members, isWhole, wrong) {
     ...(draft.namespace && { namespace: draft.namespace }), ...(draft.pool && { pool: draft.pool }), ...(retry && { retry }), ...(draft.grace.trim() && { grace: draft.grace.trim() }), ...(labels.length && { labels: Object.fromEntries(labels) }),
     ...(draft.priority.trim() && { priority: numbered(draft.priority.trim()) }), ...(draft.weight.trim() && { weight: numbered(draft.weight.trim()) }), ...(draft.limits.trim() && { limits: draft.limits.split(/[\s,]+/).filter(Boolean) }), ...(draft.timeout.trim() && { attempt_timeout: draft.timeout.trim() }),
     ...(draft.within.trim() && { start_within: draft.within.trim() }),
-    ...(draft.schedule.trim() && { schedule: { cron: draft.schedule.trim(), time_zone: draft.zone.trim(), if_running: draft.running } }),
-    ...(draft.windows.trim() && { windows: { time_zone: draft.zone.trim(), open: draft.windows.split(/[;\n]/).map((it) => it.trim()).filter(Boolean).map((it) => opening(it, wrong)) } }),
+    ...(draft.schedule.trim() && { schedule: { cron: draft.schedule.trim(), ...(draft.zone.trim() && { time_zone: draft.zone.trim() }), if_running: draft.running } }),
+    ...(draft.windows.trim() && { windows: { time_zone: draft.zone.trim() || "UTC", open: draft.windows.split(/[;\n]/).map((it) => it.trim()).filter(Boolean).map((it) => opening(it, wrong)) } }),
     ...(draft.start && { start_at: new Date(draft.start).toISOString() }), ...(draft.finish && { finish_at: new Date(draft.finish).toISOString() }),
     ...(draft.queue && { on_full: "queue" }), ...(draft.forbid && { overlap: "forbid" }),
   };
@@ -70,7 +70,7 @@ function valuesOf(it, kind) {
   return { ...CLEAN(), spec, name: text(it.name), kind: kind?.name ?? null, namespace: text(it.namespace), pool: text(it.pool), ...retryValues(it.retry ?? {}), grace: text(it.grace), labels: Object.entries(it.labels ?? {}).filter((one) => one.every((part) => !/[,\n]/.test(part))).map(([name, value]) => `${name}=${value}`).join(", "),
     queue: it.on_full === "queue", forbid: it.overlap === "forbid", priority: text(it.priority), weight: text(it.weight), limits: [it.limits ?? []].flat().join(", "),
     start: localTime(it.start_at ?? ""), finish: localTime(it.finish_at ?? ""), within: text(it.start_within), timeout: text(it.attempt_timeout),
-    schedule: text(it.schedule?.cron), running: text(it.schedule?.if_running) || "skip", windows: windows.join("; "), zone: text(it.schedule?.time_zone ?? it.windows?.time_zone) || ZONE };
+    schedule: text(it.schedule?.cron), running: text(it.schedule?.if_running) || "skip", windows: windows.join("; "), zone: it.schedule || it.windows ? text(it.schedule?.time_zone ?? it.windows?.time_zone) || "UTC" : ZONE };
 }
 
 /** A definition in which members with their defaults, and times in other forms, do not differ. */

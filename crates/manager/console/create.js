@@ -6,6 +6,7 @@ import { CLEAN, body, formOf, membersOf } from "./create-form.js";
 import { drawText, dropText, leaveTo, loadText, startOf, startText, textDraft } from "./create-text.js";
 import { fieldAt, fieldsOf } from "./definition-fields.js";
 import { ordered } from "./definition.js";
+import { dryRuns, errorsOf, without } from "./dry-run.js";
 import { h } from "./dom.js";
 import { MODES, poolNotice } from "./editor.js";
 import { may, readable } from "./session.js";
@@ -19,6 +20,20 @@ let draft = held() ?? CLEAN();
 let isKept = !isClean();
 /** The kind in the address. */
 let asked = null;
+const PATH = "/v1/observers", LEFT_MS = 150;
+/** The fields that the user has left with something in them, and whether the user has tried to create the observer. */
+let left = new Set(), hasSent = false;
+/** The complaints that are the manager's. */
+let manager = new Set();
+const trial = dryRuns(LEFT_MS);
+
+/** The form says nothing until the user leaves a field. */
+function unjudged() {
+  trial.stop();
+  left = new Set();
+  manager = new Set();
+  hasSent = false;
+}
 
 function held() {
   try { return { ...CLEAN(), ...JSON.parse(sessionStorage.getItem(KEY)), wrong: {}, sending: false }; } catch { return null; }
@@ -35,6 +50,7 @@ function keepDraft() {
 
 function forget(kind = null) {
   draft = { ...CLEAN(), kind };
+  unjudged();
   isKept = false;
   keepDraft();
 }
@@ -58,16 +74,17 @@ async function fillFrom(from, kinds) {
 async function load({ params }) {
   if (!may("observers:create")) throw new Refused(403, { detail: "the role of this session does not permit observers:create", code: "not-permitted" });
   if (modeOf(params) !== "form") await loadText(params, modeOf(params));
-  if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
+  if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); unjudged(); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
   const none = { items: [] };
   const [kinds, pools, namespaces] = await Promise.all([get("/v1/kinds"), readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
   if (modeOf(params) === "form") await fillFrom(params.get("from"), kinds.items);
   return { kinds: kinds.items, pools: pools.items, namespaces: namespaces.items.map((it) => it.name) };
 }
 
-/** A complaint about a value of the spec, with the value, as those of the other fields. */
+/** A complaint of the manager, with the value in the quotes of the others. */
 function quoting(name, detail) {
   const typed = draft.spec[name];
+  if (/^`[^`]*`/.test(detail)) return detail.replace(/^`([^`]*)`/, "“$1”");
   return /^is /.test(detail) && typeof typed === "string" && typed.trim() !== "" && !typed.includes("\n") ? `“${typed.trim()}” ${detail}` : detail;
 }
 
@@ -109,6 +126,7 @@ async function toForm(kinds, context) {
   const { values, lost } = formOf(textDraft().definition, kinds);
   if (lost.length && !await confirm({ title: "Switch to the form?", lines: [`The form cannot show these fields of the definition completely: ${lost.join(", ")}. It drops what it cannot show.`], action: "Switch to the form" })) return;
   draft = values;
+  unjudged();
   keepDraft();
   context.set({ as: "" });
 }
@@ -126,42 +144,61 @@ function asSwitch(now, kinds, params, context) {
     h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(mode === now), disabled: isStuck && mode !== now, onclick: () => choose(mode) }, text)));
 }
 
-/** What the schema of the kind says about the spec; nothing if the session may not ask. */
-async function judged({ kind, spec }) {
-  try { return await call("POST", `/v1/kinds/${encodeURIComponent(kind)}/validate`, { spec }); } catch (error) {
-    if (error instanceof Refused) return { errors: [] };
-    throw error;
-  }
+/** The definition, what the console itself refuses of it, by the field, and the members that the manager can judge. */
+function examined({ members, isWhole }) {
+  const unread = {}, definition = body(draft, members, isWhole, unread), own = { ...complaints(draft), ...unread };
+  const bad = new Set(Object.keys(own).flatMap((it) => (it === "/time_zone" ? ["schedule", "windows"] : it.startsWith("/") ? [it.split("/")[1]] : [])));
+  const judged = without(definition, bad);
+  if (!isWhole) judged.spec = without(definition.spec, new Set(members.map((it) => it.name).filter((it) => Object.hasOwn(own, it))));
+  return { definition, own, judged };
 }
 
-/** Checks a field that the user leaves with something in it; the others wait until the user leaves them or creates the observer. */
-async function leave(pointer, { members, isWhole }, context) {
+/** What the manager says, by the field. */
+function atFields(errors, members) {
+  const all = errors.map(({ pointer, detail }) => [fieldAt(pointer, members), detail]).filter(([name]) => name !== null);
+  return Object.fromEntries(all.reverse().map(([name, detail]) => [name, quoting(name, detail)]));
+}
+
+/** Shows what is wrong with the fields that the user has left, and with all after an attempt to create the observer; `judged` is null if the manager has not said. */
+function show(own, judged, context) {
+  const said = judged ?? {}, before = JSON.stringify(draft.wrong);
+  const names = hasSent ? new Set([...left, ...Object.keys(own), ...Object.keys(said), ...Object.keys(draft.wrong)]) : left;
+  // A definition that is not valid may hide what is wrong besides, such as a name that is taken; and only a request that is no dry run says whether the pool has a slot.
+  const isOver = (name) => !manager.has(draft.wrong[name]) || (name !== "/pool" && judged !== null && Object.keys(judged).length === 0);
+  Object.values(said).forEach((it) => manager.add(it));
+  for (const name of names) {
+    const found = own[name] ?? said[name];
+    if (found) draft.wrong[name] = found;
+    else if (isOver(name)) delete draft.wrong[name];
+  }
+  if (JSON.stringify(draft.wrong) !== before) context.redraw();
+}
+
+/** Checks the fields that the user has left, when the user leaves one with something in it. */
+async function leave(pointer, known, context) {
   // The browser also reports a field that a redraw removes, in the middle of that.
   await null;
-  const unread = {}, definition = body(draft, members, isWhole, unread), isSpec = !pointer.startsWith("/");
-  if (isSpec && (draft.spec[pointer] ?? "") === "") return;
-  const judge = async () => {
-    const it = (await judged(definition)).errors.find((one) => fieldAt(one.pointer, members) === pointer);
-    return it && quoting(pointer, it.detail);
-  };
-  const found = { ...complaints(draft), ...unread }[pointer] ?? (isSpec ? await judge() : undefined);
-  if (found === draft.wrong[pointer]) return;
-  found ? (draft.wrong[pointer] = found) : delete draft.wrong[pointer];
-  context.redraw();
+  if (draft.sending) return;
+  if (!pointer.startsWith("/") && (draft.spec[pointer] ?? "") === "") left.delete(pointer);
+  else left.add(pointer);
+  const { own, judged } = examined(known);
+  show(own, null, context);
+  trial.ask("POST", PATH, judged, (errors) => { if (!draft.sending) show(examined(known).own, errors && atFields(errors, known.members), context); });
 }
 
 /** Creates the observer, unless a field is wrong: then each wrong field says so at once. */
-async function send(members, isWhole, context) {
-  const unreadable = {};
-  const definition = body(draft, members, isWhole, unreadable);
+async function send(known, context) {
+  const { members } = known, { definition, own, judged } = examined(known);
   draft.sending = true;
+  hasSent = true;
+  trial.stop();
   try {
     draft.wrong = {};
-    const { errors } = await judged(definition);
+    const errors = await errorsOf("POST", PATH, judged) ?? [];
     const lost = complain({ errors, message: "" }, members).filter(Boolean);
-    draft.wrong = { ...draft.wrong, ...complaints(draft), ...unreadable };
+    draft.wrong = { ...draft.wrong, ...own };
     if (Object.keys(draft.wrong).length || lost.length) throw new Invalid(lost);
-    const made = await call("POST", "/v1/observers", definition);
+    const made = await call("POST", PATH, definition);
     dropText();
     forget(draft.kind);
     location.hash = `#/${observerPath(made)}`;
@@ -174,6 +211,7 @@ async function send(members, isWhole, context) {
       else complain(error, members).forEach((it) => toast(it));
     } else toast(error.message);
   }
+  Object.entries(draft.wrong).filter(([name]) => !Object.hasOwn(own, name)).forEach(([, it]) => manager.add(it));
   draft.sending = false;
   invalid(context);
 }
@@ -200,10 +238,10 @@ function draw({ kinds, pools, namespaces }, { params }, context) {
   if (!kinds.some((it) => it.name === draft.kind)) draft.kind = (kinds.find((it) => it.name === "ticker") ?? kinds[0]).name;
   const kind = kinds.find((it) => it.name === draft.kind);
   const { members, isWhole } = membersOf(kind);
-  const choose = (event) => { draft.kind = event.target.value; draft.spec = {}; draft.wrong = {}; keepDraft(); context.redraw(); };
+  const choose = (event) => { draft.kind = event.target.value; draft.spec = {}; draft.wrong = {}; unjudged(); keepDraft(); context.redraw(); };
   const form = fieldsOf(draft, { id: "new", changed: () => inputted({ members, isWhole }), left: (pointer) => leave(pointer, { members, isWhole }, context), redraw: () => context.redraw() });
   return [head, kept(context), h("div", { class: "panels lead", key: "sheet" },
-    h("form", { class: "sheet", id: "new-form", novalidate: true, onsubmit: (event) => { event.preventDefault(); send(members, isWhole, context); context.redraw(); } },
+    h("form", { class: "sheet", id: "new-form", novalidate: true, onsubmit: (event) => { event.preventDefault(); send({ members, isWhole }, context); context.redraw(); } },
       h("fieldset", { key: "what" }, h("legend", {}, "What"), form.namespace(namespaces), form.text("Name", "/name", ["name"], undefined, "letters, digits, - _ . ; if empty, the manager generates a name"),
         form.choice("Kind", "/kind", ["kind"], kinds.map((it) => [it.name, it.name]), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`, choose)),
       form.spec(draft.kind, members), form.placement(pools), form.failing(), form.times()),

@@ -101,7 +101,7 @@ class Fields {
       schedule ? this.text("Schedule", "/schedule", ["schedule"], "0 3 * * *", "cron expression of the times at which it executes; not together with windows") : null,
       schedule ? this.choice("If running", "/if_running", ["running"], DURING, "what happens if a time of the schedule comes while the previous execution still runs") : null,
       windows ? this.text("Windows", "/windows", ["windows"], "mon-fri 09:30-16:00; sat 10:00-12:00", "it runs only within these hours; if empty, always") : null,
-      schedule || windows ? this.text("Time zone", "/time_zone", ["zone"], undefined, "of the schedule or the windows, such as Europe/Berlin") : null,
+      schedule || windows ? this.text("Time zone", "/time_zone", ["zone"], "UTC", "of the schedule or the windows, such as Europe/Berlin; if empty, UTC") : null,
       this.text("Start within", "/start_within", ["within"], "10m", "it fails if it still waits for a slot after this time; if empty, it waits as long as it must"),
       this.text("Attempt timeout", "/attempt_timeout", ["timeout"], "30m", "time after which its service stops an attempt, such as 30s or 1h 30m; if empty, no limit"));
   }

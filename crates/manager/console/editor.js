@@ -1,20 +1,21 @@
 // Edits a definition as a form, as YAML or as JSON; the three share one draft, which the manager checks while the user types.
-import { Refused, call } from "./api.js";
 import { complaints } from "./create-check.js";
 import { body, formOf, membersOf, mergedInto } from "./create-form.js";
 import { MEMBERS, fieldAt, fieldsOf } from "./definition-fields.js";
 import { changed, diffView, linesOf } from "./diff.js";
 import { h } from "./dom.js";
 import { ordered } from "./definition.js";
+import { dryRuns, without } from "./dry-run.js";
 import { nearest } from "./match.js";
+import { lineAt, linesOfMembers } from "./positions.js";
 import { fits } from "./schema.js";
 import { coded, counted } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
 
-const CHECK_MS = 300;
+const CHECK_MS = 500;
 export const MODES = { form: "Form", yaml: "YAML", json: "JSON" };
 /** `before` is null for a new observer. */
-export const draftOf = (before, definition, more = {}) => ({ before, definition: ordered(definition), mode: "form", text: null, values: null, hidden: [], shown: new Set(), own: {}, wrong: [], unreadable: null, saving: false, timer: null, kinds: [], ...more });
+export const draftOf = (before, definition, more = {}) => ({ before, definition: ordered(definition), mode: "form", text: null, values: null, hidden: [], shown: new Set(), own: {}, wrong: [], unreadable: null, saving: false, kinds: [], lines: null, ...more });
 
 const written = (draft) => (draft.mode === "json" ? `${JSON.stringify(draft.definition, null, 2)}\n` : toYaml(draft.definition));
 
@@ -47,22 +48,24 @@ export function poolNotice({ pool, ...rest }, pools, isNew) {
   return h("p", { class: "notice", key: "pool" }, h("strong", {}, `No service of pool ${pool} runs. `), `${isNew && !canWait(rest) ? "The manager refuses to create the observer; with “Queue when full” (on_full: queue), it waits until one does." : "The observer waits until one does."}${others.length ? ` Pools with services: ${others.join(", ")}.` : ""}`);
 }
 
+/** What the console itself refuses: with a better hint than the manager, or at once. */
+function ownWrong(definition, kinds) {
+  const { kind } = definition;
+  const unoffered = typeof kind === "string" && kinds.length && !kinds.some((it) => it.name === kind) ? [{ pointer: "/kind", detail: notOffered(kind, kinds) }] : [];
+  return [...(kind ? [] : [{ pointer: "/kind", detail: "is missing: name the kind of the observer" }]), ...unoffered, ...unknown(definition, kinds), ...plainly(definition)];
+}
+
+const trial = dryRuns(CHECK_MS);
+
+/** Asks the manager about what the console does not refuse. If the manager does not answer, the complaints of the console stay. */
 function check(draft, context) {
-  clearTimeout(draft.timer);
-  draft.timer = setTimeout(async () => {
-    const { kind, spec } = draft.definition, at = draft.definition;
-    let wrong = kind ? [] : [{ pointer: "/kind", detail: "is missing: name the kind of the observer" }];
-    if (kind) try {
-      const answer = await call("POST", `/v1/kinds/${encodeURIComponent(kind)}/validate`, { spec: spec ?? {} });
-      wrong = answer.errors;
-    } catch (error) {
-      if (!(error instanceof Refused)) return;
-      wrong = error.errors.length ? error.errors : [error.status === 404 ? { pointer: "/kind", detail: notOffered(kind, draft.kinds) } : { pointer: "", detail: error.message }];
-    }
-    if (at !== draft.definition) return;
-    draft.wrong = [...unknown(at, draft.kinds), ...wrong, ...plainly(at).filter((it) => !wrong.some((one) => one.pointer === it.pointer))];
+  const at = draft.definition, own = ownWrong(at, draft.kinds), bad = new Set(own.map((it) => it.pointer.split("/")[1]));
+  const [method, path] = draft.before === null ? ["POST", "/v1/observers"] : ["PUT", `/v1/observers/${encodeURIComponent(draft.id)}`];
+  trial.ask(method, path, without(at, bad), (errors) => {
+    if (at !== draft.definition || draft.saving) return;
+    draft.wrong = [...own, ...(errors ?? []).filter((it) => !bad.has(it.pointer.split("/")[1]))];
     context.redraw();
-  }, CHECK_MS);
+  });
 }
 
 function change(draft, definition, context) {
@@ -91,10 +94,38 @@ function choose(draft, mode, context) {
   context.redraw();
 }
 
-const textArea = (draft, context) => h("div", { class: "field", key: draft.mode },
-  h("label", { for: "definition" }, `Definition as ${MODES[draft.mode]}`),
-  h("textarea", { id: "definition", rows: "22", spellcheck: "false", value: draft.text ?? written(draft), "aria-invalid": draft.unreadable ? "true" : undefined, "aria-describedby": "definition-hint", oninput: (event) => typed(draft, event.target.value, context) }),
-  h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The same fields as in the API and in the files of everwatch observer apply."));
+/** The lines of the text with complaints. */
+function wrongLines(draft, text) {
+  const unread = /^line (\d+): /.exec(draft.unreadable ?? "");
+  if (draft.unreadable !== null) return unread ? [{ line: Number(unread[1]), said: draft.unreadable }] : [];
+  if (draft.lines?.text !== text || draft.lines.mode !== draft.mode) draft.lines = { text, mode: draft.mode, of: linesOfMembers(draft.mode, text) };
+  return draft.wrong.map((it) => ({ line: lineAt(draft.lines.of, it.pointer), said: `${it.pointer} ${it.detail}`.replaceAll("`", "") }));
+}
+
+/** Selects a line of the text. */
+function showLine(line) {
+  const area = document.getElementById("definition"), lines = area.value.split("\n"), from = lines.slice(0, line - 1).reduce((sum, it) => sum + it.length + 1, 0);
+  area.focus();
+  area.setSelectionRange(from, from + lines[line - 1].length);
+  area.scrollTop = Math.max(line - 4, 0) * (area.scrollHeight / lines.length);
+}
+
+/** The numbers of the lines beside the text; those with complaints are marked. They follow the text when it scrolls. */
+function gutter(draft, text) {
+  const wrong = Map.groupBy(wrongLines(draft, text), (it) => it.line), scrolled = document.getElementById("definition")?.scrollTop ?? 0;
+  return h("div", { class: "gutter", "aria-hidden": "true" }, h("div", { id: "gutter", style: { transform: `translateY(${-scrolled}px)` } }, text.split("\n").map((_, at) =>
+    h("span", { class: wrong.has(at + 1) ? "bad" : undefined, title: wrong.get(at + 1)?.map((it) => it.said).join("; ") }, String(at + 1)))));
+}
+
+function textArea(draft, context) {
+  const text = draft.text ?? written(draft);
+  const follow = ({ target }) => { document.getElementById("gutter").style.transform = `translateY(${-target.scrollTop}px)`; };
+  return h("div", { class: "field", key: draft.mode },
+    h("label", { for: "definition" }, `Definition as ${MODES[draft.mode]}`),
+    h("div", { class: "numbered" }, gutter(draft, text),
+      h("textarea", { id: "definition", rows: "22", wrap: "off", spellcheck: "false", value: text, "aria-invalid": draft.unreadable || draft.wrong.length ? "true" : undefined, "aria-describedby": "definition-hint", oninput: (event) => typed(draft, event.target.value, context), onscroll: follow })),
+    h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The same fields as in the API and in the files of everwatch observer apply."));
+}
 
 /** Reads the draft from the fields; what no field shows stays unchanged. */
 function read(draft, kind, context) {
@@ -128,11 +159,14 @@ function form(draft, kinds, pools, context) {
     rest.length ? h("p", { class: "hint" }, `The form has no field for ${rest.join(", ")}: to change that, switch to YAML.`) : null);
 }
 
-/** The complaints without a field; all of them beside a text. */
+/** The complaints without a field; all of them beside a text, each with its line. */
 function others(draft) {
-  const wrong = draft.mode === "form" ? draft.wrong.filter((it) => fieldAt(it.pointer, [...draft.shown].map((name) => ({ name }))) === null) : draft.wrong;
-  return wrong.length === 0 ? null : h("div", { class: "notice", "data-tone": "bad", key: "wrong", role: "status" }, h("strong", {}, "The definition is not valid: "),
-    h("ul", { class: "plain" }, wrong.map((it) => h("li", { key: it.pointer }, h("code", {}, it.pointer), " ", coded(it.detail)))));
+  const isForm = draft.mode === "form", wrong = isForm ? draft.wrong.filter((it) => fieldAt(it.pointer, [...draft.shown].map((name) => ({ name }))) === null) : draft.wrong;
+  if (wrong.length === 0) return null;
+  const at = isForm || draft.unreadable !== null ? [] : wrongLines(draft, draft.text ?? written(draft)), placed = wrong.map((it, index) => ({ ...it, line: at[index]?.line ?? null }));
+  return h("div", { class: "notice", "data-tone": "bad", key: "wrong", role: "status" }, h("strong", {}, "The definition is not valid: "),
+    h("ul", { class: "plain" }, placed.sort((a, b) => (a.line ?? 0) - (b.line ?? 0)).map((it) => h("li", { key: `${it.pointer} ${it.detail}` },
+      it.line ? [h("button", { type: "button", class: "link line-of", onclick: () => showLine(it.line) }, `line ${it.line}`), " "] : null, h("code", {}, it.pointer), " ", coded(it.detail)))));
 }
 
 /** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */
@@ -145,6 +179,6 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
       draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
-      notice ?? null, others(draft), poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
+      notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

@@ -121,7 +121,7 @@ function draw(data, route, context) {
     items.length === 0 ? nothing(data, isFiltered, clear) : table("Events", [
       { title: "When", class: "when", cell: (it) => time(it.at) },
       { title: "Event", isHead: true, cell: (it) => what(it.type) },
-      { title: "Observer", class: "name", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
+      { title: "Observer", class: "name fit", cell: (it) => it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "" },
       { title: "Service", isExtra: true, cell: serviceLink },
       { title: "Gap", isExtra: true, class: "n", cell: (it) => (gapOf(it) === null ? "" : gap(gapOf(it), isBound(it))) },
       { title: "Cause", class: "text", isSecond: true, cell: (it) => causeOf(it), under },

@@ -57,8 +57,8 @@ function drawOne({ name, it, services, used }) {
     h("div", { class: "panels", key: "more" },
       h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Example"), h("span", { class: "seg end" }, copyButton(toYaml(sample), "Copy YAML"), copyButton(asCommand(sample), "Copy as CLI"))), h("pre", { tabindex: "0" }, toYaml(sample))),
       h("section", { class: "panel" }, h("h2", {}, services.length === 1 ? "1 service offers it" : `${number(services.length)} services offer it`), table("Services that offer it", [
-        { title: "Service", cell: (row) => h("a", { href: `#/services/${encodeURIComponent(row.name)}` }, row.name) }, { title: "Pool", cell: (row) => row.pool }, { title: "State", cell: (row) => state(row.state) },
-        { title: "Used", class: "progress", cell: (row) => bar(row.held, row.capacity, `${row.held} of ${row.capacity}`) }, { title: "Version", cell: (row) => row.version },
+        { title: "Service", class: "name", cell: (row) => h("a", { href: `#/services/${encodeURIComponent(row.name)}` }, row.name) }, { title: "Pool", cell: (row) => row.pool }, { title: "State", cell: (row) => state(row.state) },
+        { title: "Used", isExtra: true, class: "progress", cell: (row) => bar(row.held, row.capacity, `${row.held} of ${row.capacity}`) }, { title: "Version", isExtra: true, cell: (row) => row.version },
       ], services.slice(0, 50)))),
   ];
 }

@@ -56,17 +56,22 @@ function lines() {
 
 /** The beginning of a run as a note: how the former run ended, and where this one runs. */
 function turn(before, run) {
-  const known = (epoch) => runs.find((it) => it.epoch === epoch), ended = known(before)?.ended;
-  return `${ended ? `run ${before} ended: ${RUN_ENDED[ended] ?? ended} · ` : ""}run ${run}${known(run)?.on ?? ""}`;
+  const known = (epoch) => runs.find((it) => it.epoch === epoch), ended = known(before)?.ended, on = known(run)?.on;
+  const where = on ? `${known(before)?.on === on ? "runs again" : "moved to"}${known(before)?.on === on ? on : on.slice(" on".length)} (epoch ${run})` : `run ${run}`;
+  return `${ended ? `run ${before} ended: ${RUN_ENDED[ended] ?? ended} · ` : ""}${where}`;
 }
 
-/** The rows with a note between the lines of two runs, unless a note of the stream stands there. A search shows lines only. */
+/** A note of the stream about the beginning of a run. */
+const TURN = /^(?:moved to|runs again on) .* \(epoch (\d+\.\d+)\)$/;
+
+/** The rows with a note between the lines of two runs, unless another note of the stream stands there. A search shows lines only. */
 function parted(rows) {
-  let before = null;
+  let before = null, former = null;
   return view.find ? rows : rows.flatMap((it) => {
-    const run = runOf(it), isNext = before !== null && run !== null && run !== before;
-    const note = isNext ? [{ id: `run-${it.id}`, stream: "note", text: turn(before, run) }] : [];
-    before = run;
+    const run = runOf(it), next = run ?? TURN.exec(it.text)?.[1] ?? null, text = former !== null && next !== null && next !== former ? turn(former, next) : null;
+    if (run === null) { before = null; return [text && runs.some((one) => one.epoch === next) ? { ...it, text } : it]; }
+    const note = before !== null && text ? [{ id: `run-${it.id}`, stream: "note", text }] : [];
+    before = former = run;
     return [...note, it];
   });
 }

@@ -7,12 +7,14 @@ import { isHandover } from "./incident-text.js";
 import { columns, groupsOf, lanesPanel } from "./lanes.js";
 import { readTimeline } from "./lanes-load.js";
 import { COUNTS, someIncidents } from "./nav.js";
-import { problems, problemsPanel } from "./problems.js";
+import { problems, problemsPanel, wantedIn, withoutService } from "./problems.js";
 import { spans } from "./range.js";
 import { may, readable } from "./session.js";
 import { bar, countOf, counted, empty, number, observersIn as total, table, word } from "./show.js";
 
 const SHOWN = 5;
+/** The head names so many pools of a group. */
+const NAMED = 3;
 /** A tile for each health; the others appear when an observer has them. */
 const TILES = [["running", "health"], ["restarting", "health"], ["waiting", "health"], ["moving", "health"], ["Paused", "status"], ["Failed", "status"]];
 /** The tiles with a line of the last 24 hours. */
@@ -53,20 +55,35 @@ const weakest = (pools) => pools.filter((it) => it.services > 0 || it.needed > 0
 /** The failure tolerance as a sentence; nothing while no observer needs a slot. */
 function nextFailure(pools) {
   const worst = weakest(pools);
-  if (!worst || worst.needed === 0) return null;
+  if (!worst || worst.needed === 0 || worst.services === 0) return null;
   const pool = pools.length > 1 ? ` of pool ${worst.name}` : "", lost = worst.failure_tolerance;
-  if (worst.services === 0) return `pool ${worst.name} has no service`;
   if (lost === 0) return `losing the largest service${pool} would leave observers waiting`;
   return `any ${lost === 1 ? "service" : `${number(lost)} of ${counted(worst.services, "service")}`}${pool} may fail and every observer keeps a slot`;
 }
 
-/** Why some observers do not run, the free slots, and the failure tolerance. */
+const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
+const sumOf = (pools, count) => pools.reduce((all, it) => all + count(it), 0);
+const named = (pools) => (pools.length === 1 ? `pool ${pools[0].name} is` : pools.length <= NAMED ? `pools ${pools.slice(0, -1).map((it) => it.name).join(", ")} and ${pools.at(-1).name} are` : `${number(pools.length)} pools are`);
+
+/** The pools whose observers wait, each group as a sentence, and how many observers these are. */
+function waits(pools) {
+  const bare = withoutService(pools), rest = pools.filter((it) => it.services > 0 && it.waiting > 0);
+  const full = rest.filter((it) => !it.paused && it.free === 0), paused = rest.filter((it) => it.paused);
+  const waiting = (count) => `${number(count)} ${count === 1 ? "waits" : "wait"}`, stranded = sumOf(bare, wantedIn);
+  const sentences = [
+    bare.length ? `${named(bare).replace(/ is$/, " has").replace(/ are$/, " have")} no service: ${counted(stranded, "observer")} ${stranded === 1 ? "waits" : "wait"}` : null,
+    full.length ? `${named(full)} full: ${waiting(sumOf(full, (it) => it.waiting))}` : null,
+    paused.length ? `${named(paused)} paused: ${waiting(sumOf(paused, (it) => it.waiting))}` : null].filter(Boolean);
+  return { sentences, count: stranded + sumOf([...full, ...paused], (it) => it.waiting) };
+}
+
+/** Why some observers do not run, the free slots, and, while none waits for a slot, the failure tolerance. */
 function standing({ stats, pools, room: { capacity, free, active, able } }) {
   if (able === 0) return ["No service is active: no observer can run."];
-  const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = countOf(stats, "waiting");
-  const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting ? `${number(waiting)} waiting` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
+  const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = countOf(stats, "waiting"), now = waits(pools);
+  const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting > now.count ? `${number(waiting)} waiting${now.count ? " in all" : ""}` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
   const room = `${number(free)} of ${counted(capacity, "slot")} free on ${counted(active, "active service")}`;
-  return [...parts, room, nextFailure(pools)].filter(Boolean);
+  return [...now.sentences, ...parts, room, now.count === 0 && pools.every((it) => it.needed <= it.capacity) ? nextFailure(pools) : null].filter(Boolean);
 }
 
 function warnings({ stats, safeMode, parked, services }) {
@@ -113,14 +130,14 @@ const poolsPanel = ({ pools, room }) => {
 function draw(data, { params }, context) {
   const { stats, picture, services, found } = data;
   return [
-    h("header", { class: "hero" }, h("h1", {}, headline(data)), h("p", {}, standing(data).join(" · "))),
+    h("header", { class: "hero" }, h("h1", {}, headline(data)), h("p", {}, capital(standing(data).join(" · ")))),
     ...warnings(data),
     total(stats) === 0
       ? empty("Create the first observer", "An observer is a task that never ends: a feed to poll, a device to watch, a process to keep alive. Services run observers; when a service dies, its observers continue on other services.",
         may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null)
       : tiles(data),
     picture && (total(stats) > 0 || picture.lanes.some((it) => it.segments.length)) ? lanesPanel(picture, capacities(services), { spans: spans(params, context), context, groups: groupsOf(picture, services, params, context) }) : null,
-    h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found)),
+    h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found, data.pools)),
     poolsPanel(data),
   ];
 }

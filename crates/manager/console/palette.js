@@ -23,6 +23,7 @@ const SHORTCUTS = [
   { title: "Observers that wait for a slot", words: "waiting queue", needs: "observers:read", run: (it) => it.go("#/observers?health=waiting") },
   { title: "Switch between UTC and local time", words: "time zone timezone clock", run: (it) => it.zone() },
   { title: "Change the theme", words: "dark light mode system", run: (it) => it.theme() },
+  { title: "API documentation", words: "docs documentation openapi reference rest help", run: () => { location.href = "/docs/"; } },
   { title: "Log out", words: "logout sign out signout", isPossible: () => logOutButton() !== null, run: () => logOutButton()?.click() },
   { title: "Keys and help", words: "shortcuts keyboard", hint: "?", run: () => help() },
 ];

@@ -38,7 +38,7 @@ const messagesPanel = ({ messages }, context) => h("section", { class: "panel ac
   messages.items.length === 0 ? h("p", { class: "fine" }, "None. Messages that managers cannot read or apply are kept here unchanged.") : h("ul", { class: "messages" }, messages.items.map((it) =>
     h("li", { key: String(it.id) },
       h("header", { class: "row" }, h("strong", {}, it.reason), h("span", { class: "fine" }, `message ${it.id} from `, h("code", {}, it.queue), " · ", time(it.at)),
-        !may("parked:write") ? null : h("span", { class: "row end" }, smallButton("Send back", `Send message ${it.id} back`, () => context.attempt(() => call("POST", `/v1/parked/${it.id}/retry`), `Message ${it.id} sent back to its queue.`)), smallButton("Discard", `Discard message ${it.id}`, () => discard(it, context), true))),
+        !may("parked:write") ? null : h("span", { class: "row end" }, smallButton("Send back", `Send message ${it.id} back`, () => context.attempt(() => call("POST", `/v1/parked/${it.id}/retry`), `Message ${it.id} sent back to its queue.`)), smallButton("Discard", `Discard message ${it.id}`, () => discard(it, context), { isDanger: true }))),
       h("details", {}, h("summary", {}, "Body", h("span", { class: "unseen" }, ` of message ${it.id}`), it.text === null ? " (base64)" : ""), h("pre", { tabindex: "0" }, it.text ?? it.body))))),
   messages.total > messages.items.length ? h("p", { class: "fine" }, `${counted(messages.items.length, "message")} of ${number(messages.total)} are shown.`) : null);
 

@@ -41,7 +41,7 @@ function byResource(verbs) {
 }
 
 const panel = (it, context) => h("section", { class: "panel", key: it.name },
-  h("header", {}, h("h2", {}, it.name), h("span", { class: "fine" }, it.built_in ? "built in" : ""), it.built_in || !may("roles:write") ? null : h("span", { class: "row end" }, smallButton("Edit", `Edit ${it.name}`, () => edit(it, [], context)), smallButton("Delete", `Delete ${it.name}`, () => remove(it, context), true))),
+  h("header", {}, h("h2", {}, it.name), h("span", { class: "fine" }, it.built_in ? "built in" : ""), it.built_in || !may("roles:write") ? null : h("span", { class: "row end" }, smallButton("Edit", `Edit ${it.name}`, () => edit(it, [], context)), smallButton("Delete", `Delete ${it.name}`, () => remove(it, context), { isDanger: true }))),
   it.grants.map((grant, at) => h("div", { key: String(at) }, h("p", { class: "fine" }, where(grant)), h("dl", { class: "verbs" }, byResource(grant.verbs)))));
 
 const draw = ({ items }, _route, context) => [

@@ -46,7 +46,7 @@ const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h(
   ], held.items));
 
 const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "No events are stored.") : table("Recent events", [
-  { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", isHead: true, cell: (event) => what(event.type) }, { title: "Observer", class: "name", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", isSecond: true, cell: (event) => causeOf(event) },
+  { title: "When", class: "when", cell: (event) => time(event.at) }, { title: "Event", isHead: true, cell: (event) => what(event.type) }, { title: "Observer", class: "name fit", cell: (event) => (event.burst ? counted(event.burst.count, "observer") : event.observer ? observerLink(event.observer) : "") }, { title: "Cause", class: "text", isSecond: true, cell: (event) => causeOf(event) },
 ], events.items));
 
 function draw({ name, it, former, picture, held, events }, { params }, context) {

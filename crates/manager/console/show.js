@@ -125,8 +125,8 @@ export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("co
 /** A fact in a list of them: its title and its value. */
 export const fact = (title, value) => h("div", { key: title }, h("dt", {}, term(title)), h("dd", {}, value));
 
-/** A button in a row; `label` also says which row it is. */
-export const smallButton = (text, label, onclick, isDanger = false) => h("button", { type: "button", class: isDanger ? "button small danger" : "button small", "aria-label": label, onclick }, text);
+/** A button in a row; `label` also says which row it is. It is disabled with the reason `whyNot`. */
+export const smallButton = (text, label, onclick, { isDanger = false, whyNot = null } = {}) => h("button", { type: "button", class: isDanger ? "button small danger" : "button small", "aria-label": label, disabled: Boolean(whyNot), title: whyNot ?? undefined, onclick }, text);
 
 /** The buttons below a page of a list: they go to its first page and to the next one. */
 export function pager(words, next, { params }, context, note = "") {

@@ -18,15 +18,15 @@ async function load() {
 const once = (made) => tell({ title: `Token ${made.name}`, lines: ["The console cannot show this token again: managers store only a digest of it."],
   content: h("div", { class: "row once" }, h("code", { class: "incident-line", id: "secret" }, made.token), copyButton(made.token, "Copy", "Copy the token")) });
 
-/** Asks for the name, role, namespace and expiry of a token, creates it, and shows it once. */
-export async function newToken(roles, context, namespace = "") {
+/** Asks for the name, role, namespace and expiry of a token, creates it, and shows it once; `role` is the one that is chosen at first. */
+export async function newToken(roles, context, namespace = "", role = null) {
   const names = roles.length ? roles : ["viewer", "operator", "admin"];
   const first = isGuarded() ? [] : ["As soon as a token exists, every request needs one. The first token must have the role admin; log in with it afterwards."];
   const known = await readable("namespaces:read", () => get("/v1/namespaces"), { items: [] }), chosen = isGuarded() ? namespace : "";
   const all = [...new Set([...known.items.map((it) => it.name), chosen])].filter(Boolean);
   const made = await askChange({ title: "New token", lines: first, action: "Create", check: ({ name }) => (name ? {} : { name: "a token needs the name of its owner" }),
     send: (typed) => call("POST", "/v1/tokens", Object.fromEntries(Object.entries(typed).filter(([, value]) => value))), fields: [
-    { name: "name", label: "Name", placeholder: "jane", hint: "of the user or the program that gets the token" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? names[0] : "admin" },
+    { name: "name", label: "Name", placeholder: "jane", hint: "of the user or the program that gets the token" }, { name: "role", label: "Role", options: names.map((it) => [it, it]), value: isGuarded() ? role ?? names[0] : "admin" },
     { name: "namespace", label: "Namespace", value: chosen, options: [["", "all namespaces"], ...all.map((it) => [it, it])], hint: "where the rights of the role hold" }, { name: "expires_in", label: "Valid for", placeholder: "90d" }] }, context);
   if (made) once(made);
 }
@@ -39,19 +39,24 @@ async function rotate(it, context) {
 
 /** Who loses access with the token. */
 function lossOf(it, items) {
-  const isFull = (one) => one.valid && one.role === "admin" && !one.namespace;
+  if (it.name !== whoName()) return [];
   const isOnly = items.length < PAGE && items.filter((one) => one.valid && one.name === it.name).length === 1;
-  const own = isOnly ? "You are logged in with this token: your session ends, too." : "You may be logged in with this token: then your session ends, too.";
-  return [it.name === whoName() ? own : null,
-    isFull(it) && items.filter(isFull).length === 1 ? "No other token has the role admin in all namespaces. The manager refuses to revoke this token if it is the only way left to create tokens." : null].filter(Boolean);
+  return [isOnly ? "You are logged in with this token: your session ends, too." : "You may be logged in with this token: then your session ends, too."];
 }
 
 async function revoke(it, items, context) {
   if (await confirm({ title: `Revoke token ${it.name}?`, lines: ["All managers refuse it within 5 s, and streams that were opened with it close.", ...lossOf(it, items)], action: `Revoke ${it.name}` })) await context.attempt(() => call("DELETE", `/v1/tokens/${encodeURIComponent(it.id)}`), `Token ${it.name} revoked.`);
 }
 
+const WHY_LAST = "It is the last token that may create tokens: create another one first.";
+/** Why one of the tokens cannot be revoked, and the way out. */
+function lastNotice({ items, roles }, context) {
+  const it = items.find((one) => one.is_last);
+  return it && may("tokens:write") ? h("p", { class: "fine", key: "last" }, `Token ${it.name} is the last one that may create tokens, so it cannot be revoked. Create another one first: `, h("button", { type: "button", class: "link", id: "replace-last", onclick: () => newToken(roles, context, "", it.role) }, "New token")) : null;
+}
+
 const standing = (it) => state(it.valid ? "valid" : it.revoked_at ? "revoked" : "expired");
-const actions = (it, items, context) => (it.valid && may("tokens:write") ? rowActions(`token ${it.name}`, [{ text: "Rotate", label: `Rotate ${it.name}`, run: () => rotate(it, context) }, { text: "Revoke", label: `Revoke ${it.name}`, run: () => revoke(it, items, context), isDanger: true }]) : "");
+const actions = (it, items, context) => (it.valid && may("tokens:write") ? rowActions(`token ${it.name}`, [{ text: "Rotate", label: `Rotate ${it.name}`, run: () => rotate(it, context) }, { text: "Revoke", label: `Revoke ${it.name}`, run: () => revoke(it, items, context), isDanger: true, whyNot: it.is_last ? WHY_LAST : null }]) : "");
 
 const draw = ({ items, total, roles }, _route, context) => [
   h("header", { class: "head" }, h("h1", {}, "Tokens"), h("p", { class: "total" }, number(total)), may("tokens:write") ? h("div", { class: "row end" }, h("button", { type: "button", class: "button primary", onclick: () => newToken(roles, context) }, "New token")) : null),
@@ -61,6 +66,7 @@ const draw = ({ items, total, roles }, _route, context) => [
     { title: "Created", isExtra: true, class: "when", cell: (it) => time(it.created_at) }, { title: "By", isExtra: true, cell: (it) => it.created_by }, { title: "Expires", isExtra: true, class: "when", cell: (it) => time(it.expires_at) },
     { title: "Former secret until", isExtra: true, class: "when", cell: (it) => (it.previous_until ? time(it.previous_until) : "") }, { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, items, context) },
   ], items),
+  lastNotice({ items, roles }, context),
 ];
 
 export const tokens = { name: "tokens", title: "Tokens", load, draw };

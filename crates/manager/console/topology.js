@@ -1,7 +1,9 @@
 // Services as boxes, observers as cells; a cell flies when its observer goes elsewhere.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { HEALTHS, bar, counted, empty, number, observerName, observerPath, standing, state, time, timedText, word } from "./show.js";
+import { gap, isBound } from "./gap.js";
+import { readable } from "./session.js";
+import { HEALTHS, bar, counted, empty, number, observerLink, observerName, observerPath, standing, state, table, time, timedText, word } from "./show.js";
 
 const CELLS = 1000;
 /** Up to so many slots in all, free ones are drawn too. */
@@ -10,17 +12,32 @@ const SLOTS = 1200;
 const LINKS = 240;
 /** Up to this number of observers and free slots, each cell has its name. */
 const NAMED = 60;
+/** Of so many starts, the page shows so many that were moves. */
+const STARTS = 60, MOVES = 8;
 const FLIGHTS = 300;
 const FLIGHT_MS = 700;
 /** A box that ended stays so long, to be seen. */
 const FADE_MS = 60000;
 
 async function load({ params }) {
-  const [page, services, every] = await Promise.all([
-    get("/v1/observers", { q: params.get("q"), status: "Created,Processing,OnDeleting", limit: CELLS }), get("/v1/services", { limit: 1000 }), get("/v1/observers", { q: params.get("q"), limit: 1 })]);
+  const [page, services, every, starts] = await Promise.all([
+    get("/v1/observers", { q: params.get("q"), status: "Created,Processing,OnDeleting", limit: CELLS }), get("/v1/services", { limit: 1000 }), get("/v1/observers", { q: params.get("q"), limit: 1 }),
+    readable("events:read", () => get("/v1/events", { type: "started", limit: STARTS }), null)]);
   const lately = Date.now() - FADE_MS;
-  return { items: page.items, total: page.total, every: Math.max(every.total, page.total), services: services.items.filter((it) => !it.is_deleted || Date.parse(it.modified_at) > lately) };
+  return { items: page.items, total: page.total, every: Math.max(every.total, page.total), services: services.items.filter((it) => !it.is_deleted || Date.parse(it.modified_at) > lately), moves: starts && movesIn(starts.items) };
 }
+
+/** The starts of observers that ran on another service before. */
+const movesIn = (starts) => starts.filter((it) => it.from && it.service && it.from.id !== it.service.id).slice(0, MOVES);
+
+const serviceLink = (it) => h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, it.name);
+const movesPanel = (moves) => h("section", { class: "panel", key: "moves" }, h("header", {}, h("h2", {}, "Latest moves"), h("a", { class: "quiet end", href: "#/incidents" }, "Incidents and handovers")),
+  moves.length === 0 ? h("p", { class: "fine" }, "No observer has moved lately.") : table("Latest moves", [
+    { title: "When", class: "when", cell: (it) => time(it.at) },
+    { title: "Observer", class: "name fit", cell: (it) => (it.burst ? counted(it.burst.count, "observer") : it.observer ? observerLink(it.observer) : "") },
+    { title: "From", cell: (it) => serviceLink(it.from) }, { title: "To", cell: (it) => serviceLink(it.service) },
+    { title: "Gap", isExtra: true, class: "n", cell: (it) => (it.gap_ms === null ? "" : gap(it.gap_ms, isBound(it))) },
+  ], moves));
 
 const said = (it) => `${observerName(it)} · ${word(standing(it))}${it.reason ? ` · ${timedText(it.reason)}` : ""}`;
 /** The cell that the keyboard reaches first: one of all, the one that had the focus last. */
@@ -82,7 +99,7 @@ function countText({ items, total, every }) {
   return `${of}${rest}${total > items.length ? " · the bars include observers that are not drawn" : ""}`;
 }
 
-function draw({ items, total, every, services }) {
+function draw({ items, total, every, services, moves }) {
   const of = Map.groupBy(items, (it) => it.service?.id ?? "");
   const known = new Set(services.map((it) => it.id));
   const adrift = items.filter((it) => !known.has(it.service?.id));
@@ -105,7 +122,9 @@ function draw({ items, total, every, services }) {
     h("ul", { class: "boxes", "data-size": size },
       adrift.length ? h("li", { class: "box adrift", key: "adrift" }, h("header", {}, h("h2", {}, "On no service"), h("span", { class: "fine" }, number(adrift.length))), cells("On no service", adrift, { areLinks, withNames })) : null,
       sorted.map((it) => box(it, of.get(it.id) ?? [], { all, withSlots, areLinks, withNames, former: formerOf(it) }))),
-  ];
+    // Few cells leave room.
+    withNames && moves && services.length ? movesPanel(moves) : null,
+  ].filter(Boolean);
 }
 
 /** Remembers where each cell stood, and lets those in another box fly there. */

@@ -25,6 +25,18 @@ class Reader {
   constructor(text) {
     this.all = text.split("\n");
     this.at = 0;
+    /** The members around the place that is read, and the line of each one that was read. */
+    this.path = [];
+    this.lines = new Map();
+  }
+
+  /** Reads a member that begins on the line `line`, counted from 0. */
+  within(name, line, read) {
+    this.path.push(`/${String(name).replaceAll("~", "~0").replaceAll("/", "~1")}`);
+    this.lines.set(this.path.join(""), line + 1);
+    const value = read();
+    this.path.pop();
+    return value;
   }
 
   fail(message, line = this.at) {
@@ -57,12 +69,16 @@ class Reader {
     for (let next = this.peek(); next && next.depth === depth && /^-(\s|$)/.test(next.text); next = this.peek()) {
       const rest = next.text.slice(1).trimStart();
       const inner = depth + next.text.length - rest.length;
-      if (rest === "" || rest.startsWith("#")) { this.at += 1; items.push(this.node(depth + 1)); }
-      else if (/^-(\s|$)/.test(rest) || KEY.test(this.bare(rest))) {
-        // The item begins a map or a list on its own line: read it as if it stood there alone.
-        this.all[this.at] = " ".repeat(inner) + rest;
-        items.push(this.node(inner));
-      } else { this.at += 1; items.push(this.value(rest, depth + 1)); }
+      items.push(this.within(items.length, this.at, () => {
+        if (rest === "" || rest.startsWith("#")) { this.at += 1; return this.node(depth + 1); }
+        if (/^-(\s|$)/.test(rest) || KEY.test(this.bare(rest))) {
+          // The item begins a map or a list on its own line: read it as if it stood there alone.
+          this.all[this.at] = " ".repeat(inner) + rest;
+          return this.node(inner);
+        }
+        this.at += 1;
+        return this.value(rest, depth + 1);
+      }));
     }
     this.closed(depth);
     return items;
@@ -75,10 +91,11 @@ class Reader {
       const key = /^["']/.test(name) ? this.value(name, depth) : name;
       if (Object.hasOwn(members, key)) this.fail(`${key} occurs twice`);
       this.at += 1;
-      if (rest === "") {
+      members[key] = this.within(key, this.at - 1, () => {
+        if (rest !== "") return this.value(rest, depth + 1);
         const after = this.peek();
-        members[key] = after && (after.depth > depth || (after.depth === depth && /^-(\s|$)/.test(after.text))) ? this.node(after.depth) : null;
-      } else members[key] = this.value(rest, depth + 1);
+        return after && (after.depth > depth || (after.depth === depth && /^-(\s|$)/.test(after.text))) ? this.node(after.depth) : null;
+      });
     }
     this.closed(depth);
     return members;
@@ -147,11 +164,16 @@ function typed(text) {
   return /^[-+]?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?$/.test(text) ? Number(text) : text;
 }
 
+/** The line of each member, by its JSON pointer; throws an Error as `fromYaml` does. */
+export const yamlLines = (text) => read(text).lines;
+
 /** Throws an Error that names the line. */
-export function fromYaml(text) {
+export const fromYaml = (text) => read(text).value;
+
+function read(text) {
   const reader = new Reader(text);
   const value = reader.node(0);
   const more = reader.peek();
   if (more) reader.fail(`“${more.text.slice(0, 40)}” does not belong to what is above`);
-  return value;
+  return { value, lines: reader.lines };
 }

@@ -58,6 +58,7 @@ const FILES: &[File] = files! {
     "/console/diff.js": "diff.js", SCRIPT;
     "/console/doctor.js": "doctor.js", SCRIPT;
     "/console/dom.js": "dom.js", SCRIPT;
+    "/console/dry-run.js": "dry-run.js", SCRIPT;
     "/console/edit.js": "edit.js", SCRIPT;
     "/console/editor.js": "editor.js", SCRIPT;
     "/console/events.js": "events.js", SCRIPT;
@@ -89,6 +90,7 @@ const FILES: &[File] = files! {
     "/console/parked.js": "parked.js", SCRIPT;
     "/console/pool.js": "pool.js", SCRIPT;
     "/console/pools.js": "pools.js", SCRIPT;
+    "/console/positions.js": "positions.js", SCRIPT;
     "/console/problems.js": "problems.js", SCRIPT;
     "/console/range.js": "range.js", SCRIPT;
     "/console/rates.js": "rates.js", SCRIPT;

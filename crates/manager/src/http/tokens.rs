@@ -154,7 +154,7 @@ fn location(id: &TokenId) -> [(header::HeaderName, String); 1] {
 }
 
 fn shown(secret: &Secret, token: &access::Token, now: Timestamp) -> Json<CreatedToken> {
-    let Token { id, name, role, namespace, expires_at, previous_until, .. } = Token::of(token, now);
+    let Token { id, name, role, namespace, expires_at, previous_until, .. } = Token::of(token, None, now);
     Json(CreatedToken { token: secret.text.clone(), id, name, role, namespace, expires_at, previous_until })
 }
 
@@ -167,7 +167,9 @@ pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<J
     let with_sessions = params.parsed::<bool>("sessions")?.unwrap_or(false);
     let part: Part<(Name, TokenId)> = Part::read(&mut params)?;
     params.finish()?;
+    let now = manager.records.clock.now();
     let mut tokens = manager.records.store.tokens().await?;
+    let last = last_of(&manager, &tokens, now);
     tokens.retain(|token| with_sessions || token.origin == Origin::Created);
     let total = tokens.len() as u64;
     let key = |token: &access::Token| (token.name.clone(), token.id.clone());
@@ -176,8 +178,8 @@ pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<J
     let more = tokens.len() > part.limit;
     tokens.truncate(part.limit);
     let next_cursor = tokens.last().filter(|_| more).and_then(|last| part.cursor(key(last)));
-    let now = manager.records.clock.now();
-    Ok(Json(Listed { items: tokens.iter().map(|token| Token::of(token, now)).collect(), next_cursor, total }))
+    let items = tokens.iter().map(|token| Token::of(token, last.as_ref(), now)).collect();
+    Ok(Json(Listed { items, next_cursor, total }))
 }
 
 /// The token of this id, or the valid one of this name.
@@ -280,7 +282,7 @@ pub(crate) async fn revoke(
     params.finish()?;
     let now = manager.records.clock.now();
     let token = find(&manager, &key).await?;
-    if is_last(&manager, &token, now).await? {
+    if last_of(&manager, &manager.records.store.tokens().await?, now) == Some(token.id.clone()) {
         let detail = format!(
             "the token {} is the last one that may create tokens: create another one first, such as with `everwatch token \
              create NAME --role admin`, or set auth.bootstrap_token_file",
@@ -294,24 +296,22 @@ pub(crate) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whether this is the last valid token that may create tokens, and no other way to log in as an administrator is configured.
-async fn is_last(manager: &Manager, token: &access::Token, now: Timestamp) -> Result<bool, Problem> {
+/// The last valid token that may create tokens, if no other way to log in as an administrator is configured.
+fn last_of(manager: &Manager, tokens: &[access::Token], now: Timestamp) -> Option<TokenId> {
     let settings = manager.accounts.settings();
     if settings.bootstrap_token_file.is_some() || !settings.mtls_roles.is_empty() || settings.oidc.is_some() {
-        return Ok(false);
+        return None;
     }
     let accounts = manager.accounts.accounts();
-    let may_create = |it: &access::Token| {
+    let may_create = |it: &&access::Token| {
         let rights = accounts.role(&it.role).map(|role| it.rights(role.rights()));
         it.origin == Origin::Created
             && it.is_valid(now)
             && rights.is_some_and(|rights| rights.permits(Verb::TokensWrite, Target::Deployment))
     };
-    if !may_create(token) {
-        return Ok(false);
-    }
-    let tokens = manager.records.store.tokens().await?;
-    Ok(!tokens.iter().any(|it| it.id != token.id && may_create(it)))
+    let mut able = tokens.iter().filter(may_create);
+    let first = able.next()?;
+    able.next().is_none().then(|| first.id.clone())
 }
 
 /// The principal of this request, and what its role permits.

@@ -1,0 +1,43 @@
+// What the manager says about a definition: a dry run of the request that would create or change the observer.
+import { Refused, call } from "./api.js";
+
+/** The session may not ask, or the manager cannot answer at this time: that says nothing about the definition. */
+const isSilent = ({ status }) => status === 401 || status === 403 || status === 429 || status >= 500;
+
+/** The member that a refusal without a place is about. */
+const MEMBER = { "name-exists": "/name", "name-ending": "/name", "finish-at-passed": "/finish_at" };
+
+/** What is wrong, each with its place: the sentence of the manager where the place has only a word of it. */
+function listed({ code, errors, message }) {
+  if (errors.length === 0) return [{ pointer: MEMBER[code] ?? "", detail: message }];
+  return code !== "invalid" && errors.length === 1 ? [{ pointer: errors[0].pointer, detail: message }] : errors;
+}
+
+/** What the manager would refuse; null if it does not say. */
+export async function errorsOf(method, path, definition, signal) {
+  try {
+    await call(method, `${path}?dry_run=true`, definition, {}, signal);
+    return [];
+  } catch (error) {
+    return error instanceof Refused && !isSilent(error) ? listed(error) : null;
+  }
+}
+
+/** Asks about the latest definition, `wait` ms after the last change: a request that still runs ends when another one is due. */
+export function dryRuns(wait) {
+  let timer = null, running = null;
+  const stop = () => { clearTimeout(timer); running?.abort(); };
+  const ask = (method, path, definition, answer) => {
+    stop();
+    timer = setTimeout(async () => {
+      const mine = new AbortController();
+      running = mine;
+      const errors = await errorsOf(method, path, definition, mine.signal);
+      if (!mine.signal.aborted) answer(errors);
+    }, wait);
+  };
+  return { ask, stop };
+}
+
+/** The definition without the members that the console itself refuses, so that the manager judges the others. */
+export const without = (definition, members) => Object.fromEntries(Object.entries(definition).filter(([name]) => !members.has(name)));
