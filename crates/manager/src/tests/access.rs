@@ -5,7 +5,7 @@ mod namespaces;
 mod sessions;
 
 use super::*;
-use everwatch_api::{AuditEntry, CreatedToken, Role, Token, Whoami};
+use everwatch_api::{AuditEntry, CreatedToken, Listed, Role, Token, Whoami};
 use everwatch_core::access::{BuiltIn, Mode, Target, Verb};
 use std::path::Path;
 
@@ -371,9 +371,16 @@ async fn the_first_token_on_loopback_is_that_of_an_administrator() {
     let body = json!({ "name": "second", "role": "viewer" });
     stage.sent_by(&admin, "POST", "/v1/tokens", Some(&body)).await.read::<CreatedToken>(201);
     stage.sent_by(&admin, "DELETE", "/v1/tokens/boss", None).await.refused(409, "last-token");
+    let last = async |token: &str| {
+        let listed = stage.sent_by(token, "GET", "/v1/tokens", None).await.read::<Listed<Token>>(200);
+        listed.items.into_iter().filter(|it| it.is_last).map(|it| it.name).collect::<Vec<_>>()
+    };
+    assert_eq!(last(&admin).await, ["boss"]);
     let body = json!({ "name": "third", "role": "admin" });
     let third = stage.sent_by(&admin, "POST", "/v1/tokens", Some(&body)).await.read::<CreatedToken>(201);
+    assert!(last(&admin).await.is_empty(), "two may create tokens");
     assert_eq!(stage.sent_by(&admin, "DELETE", "/v1/tokens/boss", None).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(last(&third.token).await, ["third"]);
     stage.sent_by(&third.token, "DELETE", "/v1/tokens/third", None).await.refused(409, "last-token");
     // It does not open again by itself, not even when the last token has ended.
     let (store, now) = (&stage.manager.records.store, stage.manager.records.clock.now());
