@@ -354,7 +354,7 @@ fn a_patch_that_changes_nothing_skips_the_member() {
 fn an_invalid_definition_fails_the_rollout() {
     let mut it = Stage::new(2, 2);
     it.rollout.patch = json!({"grace": "61m"});
-    assert_eq!(it.steps(), "Paused (observer a: /grace at most 1h): failed pending");
+    assert_eq!(it.steps(), "Paused (observer a: /grace is 1h 1m: write at most 1h): failed pending");
     it.rollout.patch = json!({"grace": "59m"});
     it.act(RolloutAction::Resume);
     assert_eq!(it.steps(), "Running: changed changed");
