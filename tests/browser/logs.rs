@@ -57,7 +57,7 @@ async fn loaded_lines_say_where_another_run_began() {
     assert_eq!(status, 202, "{answer}");
     let _second: Logs = cluster.api.until_read("/v1/observers/ticks/logs", has("2.0.")).await;
     let page = Browser::open(&format!("{}/#/observers/ticks", cluster.api.url)).await;
-    page.until_text(".logs [data-stream=note]", "run 2.0 on a").await;
+    page.until_text(".logs [data-stream=note]", "runs again on a (epoch 2.0)").await;
 }
 
 #[tokio::test]

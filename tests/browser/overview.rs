@@ -112,6 +112,7 @@ async fn the_head_says_which_pools_let_observers_wait_before_what_a_loss_would_m
     page.until_text(".hero", "losing the largest service would leave observers waiting").await;
     api.create(json!({"name": "two", "kind": "ticker", "on_full": "queue"})).await;
     page.until_text(".hero", "Pool default is full: 1 waits").await;
+    page.until_text("[data-key=problems]", "all 1 slot in use: 1 observer waits").await;
     for (name, pool) in [("three", "gpu"), ("four", "gpu"), ("five", "defualt")] {
         api.create(json!({"name": name, "kind": "ticker", "pool": pool, "on_full": "queue"})).await;
     }
@@ -120,6 +121,18 @@ async fn the_head_says_which_pools_let_observers_wait_before_what_a_loss_would_m
     page.until_text("[data-key=problems]", "no service: 2 observers wait").await;
     page.press("Pool gpu").await;
     page.until_text("h1", "gpu").await;
+
+    // A pool without services is no destination, and an observer that waits has no service to leave.
+    for name in ["one", "two"] {
+        page.view(&format!("#/observers/{name}")).await;
+        page.until_text("h1", name).await;
+        page.press("Move").await;
+        let gpu = "document.querySelector('#dialog option[value=gpu]')";
+        page.until("no way to gpu", &format!("{gpu}?.disabled && {gpu}.text === 'gpu: no service'")).await;
+        let service = "!!document.querySelector('#dialog [name=service]')";
+        page.until("the service", &format!("{service} === {}", name == "one")).await;
+        page.press("Cancel").await;
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,8 @@ const HEAD: &str = "# Definition of an observer
 <!-- Generated from the OpenAPI document: UPDATE_DOCS=1 tests/run -E 'binary(docs)' -->
 
 You write the definition of an observer as YAML or JSON for `everwatch observer apply -f FILE`, with the flags of `everwatch observer
-create`, in the form of the console, or as the body of `POST /v1/observers` and `PUT /v1/observers/{key}`. Only `kind` is required:
+create`, in the form of the console, or as the body of `POST /v1/observers` and `PUT /v1/observers/{key}`. Only `kind` is required;
+files for `apply` also need `name`:
 
 ```yaml
 name: btc-price
@@ -25,11 +26,13 @@ retry: { kind: exponential, max: 30s }
 on_full: queue
 ```
 
-Durations are texts such as `500ms`, `10s` or `1h 30m`. Times are texts in RFC 3339 with an offset, such as `2027-01-31T09:30:00Z`. The
+Durations are strings such as `500ms`, `10s` or `1h 30m`. Times are strings in RFC 3339 with an offset, such as `2027-01-31T09:30:00Z`. The
 value `null` means the default. A manager refuses a definition with an unknown field, and names all its errors.
 
-A change of `labels`, `on_full`, `priority`, `start_at`, `start_within` or `schedule` leaves the run alone. A change of another field
-restarts the observer. `name` and `namespace` cannot change.
+A change of `labels`, `on_full`, `priority`, `start_at`, `start_within` or `schedule` leaves the run alone. A change of `desired` pauses or
+resumes the observer. A change of `pool` ends the run, and the observer waits for a slot of the other pool. A change of another field
+restarts the observer. `name` and `namespace` cannot change. The chapters [When an observer runs](scheduling.md), [Limits by
+key](limits.md) and [Weight](weight.md) explain the fields about time and slots.
 ";
 
 /// The definitions within a definition, in the order of the page.
@@ -152,11 +155,11 @@ impl<'a> Table<'a> {
         }
         let kind = member["type"].as_str().or_else(|| member["type"][0].as_str()).unwrap_or("object");
         match kind {
-            "array" => format!("list of {}", plural(&self.kind(&example_of(member)))),
-            "object" if member.get("additionalProperties").is_some() => "map of texts".to_owned(),
+            "array" => format!("list of {}{}", number(member), plural(&self.kind(&example_of(member)))),
+            "object" if member.get("additionalProperties").is_some() => "map of strings".to_owned(),
             "string" if member["format"] == "date-time" => "time".to_owned(),
             "string" if is_duration(member) => "duration".to_owned(),
-            "string" => "text".to_owned(),
+            "string" => "string".to_owned(),
             "integer" => match (&member["minimum"], &member["maximum"]) {
                 (least, Value::Null) => format!("number from {least}"),
                 (least, most) => format!("number from {least} to {most}"),
@@ -173,6 +176,15 @@ fn example_of(list: &Value) -> Value {
         items["example"] = list["example"][0].clone();
     }
     items
+}
+
+/// How many items a list may have.
+fn number(list: &Value) -> String {
+    match (&list["minItems"], &list["maxItems"]) {
+        (Value::Null, Value::Null) => String::new(),
+        (Value::Null, most) => format!("at most {most} "),
+        (least, most) => format!("{least} to {most} "),
+    }
 }
 
 fn plural(kind: &str) -> String {

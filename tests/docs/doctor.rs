@@ -8,9 +8,9 @@ const HEAD: &str = "# Findings of the doctor
 
 <!-- Generated from the codes: UPDATE_DOCS=1 tests/run -E 'binary(docs)' -->
 
-`everwatch doctor`, `GET /v1/doctor` and the page Doctor of the console show what is wrong, or may become wrong, with a deployment. Each
-finding has a code, which does not change; a severity, `critical`, `warning` or `info`; what it is about; what it means; and the command or
-setting that cures it. The exit code of `everwatch doctor` is 9 if a finding is critical, 8 if one is a warning, and 0 otherwise.
+`everwatch doctor`, `GET /v1/doctor` and the page Doctor of the console show what is wrong, or may become wrong, with a deployment. For
+each finding, they show its severity (`critical`, `warning` or `info`), what it is about, why it matters, and the command or setting
+that cures it. This page lists the codes of the findings, which do not change. The exit code of `everwatch doctor` is 9 if a finding is critical, 8 if one is a warning, and 0 otherwise.
 
 | code | what it says |
 |---|---|

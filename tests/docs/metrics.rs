@@ -9,8 +9,10 @@ const HEAD: &str = "# Metrics and alerts
 <!-- Generated from the code and deploy/prometheus/alerts.yml: UPDATE_DOCS=1 tests/run -E 'binary(docs)' -->
 
 Managers export metrics for Prometheus at `/metrics` of their `[manager] listen`, services at that of their `[service] listen`. No label
-is the id of an observer. Each manager exports the numbers of the whole deployment, so count each value once if several managers run, as
-in `max by (pool, status) (everwatch_observers)`. Histograms have the names of the table with `_bucket`, `_sum` and `_count`.
+is the id of an observer. The gauges about observers, services, pools and limits have the numbers of the whole deployment, so count each
+value once if several managers run, as in `max by (pool, status) (everwatch_observers)`. Counters and histograms have what the one
+process did: add them up, as in `sum(rate(everwatch_reports_total[5m]))`. Histograms have the names of the table with `_bucket`, `_sum`
+and `_count`.
 ";
 
 fn table(metrics: &[[&str; 4]]) -> String {

@@ -31,10 +31,10 @@ pub struct NewObserver {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100, default = 0)]
     priority: Option<i8>,
-    /// The number of slots that the observer takes. At most the `weight_max` of a service of its pool.
+    /// The number of slots that the observer takes. At most the `weight_max` of a service of its pool, by default 1.
     #[schema(minimum = 1, maximum = 1000, default = 1)]
     weight: Option<u16>,
-    /// The keys of the limits that the observer counts towards. It runs only while each of them has a free place.
+    /// Keys of the limits that apply to the observer: each of 1 to 128 of `A-Z a-z 0-9 . _ -`. It runs only while each limit has a free place.
     #[schema(max_items = 8, example = json!(["account-42"]))]
     limits: Option<Vec<String>>,
     /// The observer does not start before this time, by the database's clock.
@@ -79,10 +79,10 @@ pub struct ObserverPatch {
     /// Free slots go to the highest priority first.
     #[schema(minimum = -100, maximum = 100)]
     priority: Option<i8>,
-    /// The number of slots that the observer takes. At most the `weight_max` of a service of its pool.
+    /// The number of slots that the observer takes. At most the `weight_max` of a service of its pool, by default 1.
     #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u16>,
-    /// The keys of the limits that the observer counts towards. It runs only while each of them has a free place.
+    /// Keys of the limits that apply to the observer: each of 1 to 128 of `A-Z a-z 0-9 . _ -`. It runs only while each limit has a free place.
     #[schema(max_items = 8, example = json!(["account-42"]))]
     limits: Option<Vec<String>>,
     /// The observer does not start before this time, by the database's clock.
@@ -116,7 +116,7 @@ pub struct RunWindows {
     /// The windows.
     #[schema(min_items = 1, max_items = 32)]
     open: Vec<WindowOpening>,
-    /// Local dates on which nothing opens.
+    /// Local dates on which nothing opens, as `YYYY-MM-DD`.
     #[schema(required = false, max_items = 366, example = json!(["2026-12-25"]))]
     except: Vec<String>,
 }
@@ -128,10 +128,10 @@ pub struct WindowOpening {
     /// Days of the week, ranges of them, and lists of both.
     #[schema(required = false, default = "mon-sun", example = "mon-fri")]
     days: String,
-    /// The time at which it opens.
+    /// The time at which it opens, as `HH:MM`.
     #[schema(example = "09:30")]
     from: String,
-    /// The time at which it closes. A time before `from` is one on the next day; `24:00` is the end of the day.
+    /// The time at which it closes, as `HH:MM`. A time before `from` is one on the next day; `24:00` is the end of the day.
     #[schema(example = "16:00")]
     to: String,
 }
@@ -142,7 +142,7 @@ pub struct WindowOpening {
 #[serde(deny_unknown_fields)]
 pub struct RunSchedule {
     /// Minute, hour, day of the month, month and day of the week; a sixth field before them gives the seconds. Names,
-    /// lists, ranges and steps are known, and `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly`.
+    /// lists, ranges and steps are accepted, and so are `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly`.
     #[schema(max_length = 200, example = "0 3 * * *")]
     cron: String,
     /// A name of the IANA time zone database: the times are those of its clocks.
@@ -180,10 +180,10 @@ pub enum RetryPolicy {
         /// The longest delay.
         #[schema(required = false, default = "60s")]
         max: String,
-        /// The most starts of one run; after that, the observer fails. Null means no limit.
+        /// The maximum number of starts in one run; after that, the observer fails. Null means no limit.
         #[schema(minimum = 1)]
         attempts: Option<u32>,
-        /// After running for this long, the delays are short again.
+        /// After running this long without an error, the delays begin at `first` again.
         #[schema(required = false, default = "5m")]
         reset_after: String,
     },
@@ -192,7 +192,7 @@ pub enum RetryPolicy {
         /// The delay.
         #[schema(example = "30s")]
         every: String,
-        /// The most starts of one run; after that, the observer fails. Null means no limit.
+        /// The maximum number of starts in one run; after that, the observer fails. Null means no limit.
         #[schema(minimum = 1)]
         attempts: Option<u32>,
     },

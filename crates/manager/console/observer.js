@@ -43,7 +43,7 @@ async function load({ path, parts: [, first, second], params }) {
 
 /** The actions that its status allows and the session permits. */
 function possible({ status: now, schedule }) {
-  const by = { Scheduled: [...(schedule ? ["trigger"] : []), "pause", "delete"], Created: ["pause", "delete"], Processing: ["restart", "pause", "move", "delete"], Paused: ["resume", "delete"], Failed: [...(schedule ? ["trigger"] : []), "retry", "restart", "delete"], Completed: ["restart", "delete"] };
+  const by = { Scheduled: [...(schedule ? ["trigger"] : []), "pause", "delete"], Created: ["pause", "move", "delete"], Processing: ["restart", "pause", "move", "delete"], Paused: ["resume", "delete"], Failed: [...(schedule ? ["trigger"] : []), "retry", "restart", "delete"], Completed: ["restart", "delete"] };
   return (by[now] ?? []).filter((name) => may(name === "delete" ? "observers:delete" : "observers:operate"));
 }
 

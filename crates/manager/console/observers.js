@@ -109,10 +109,10 @@ async function askTarget(title, lines, items) {
   const [pools, services] = await Promise.all([read("pools:read", "/v1/pools"), read("services:read", "/v1/services", { limit: 1000 })]);
   const takes = (it) => it.pool === pool && it.kinds.includes(items[0].kind) && it.id !== now?.id && ["active", "standby"].includes(it.state);
   const single = items.length === 1, able = services.items.filter(takes), hasRoom = (it) => it.free >= weight;
-  const fields = [{ name: "pool", label: "Pool", options: [["", single ? `${pool} (its pool)` : "the pool of each observer"], ...pools.items.filter((it) => !single || it.name !== pool).map((it) => [it.name, it.name])] }];
-  if (single) fields.push({ name: "service", label: "Service", options: [["", "any other service"], ...able.map((it) => [it.name, `${it.name}: ${counted(it.free, "free slot")}`, !hasRoom(it)])], hint: `a service of pool ${pool}` });
-  const full = single && may("services:read") && !able.some(hasRoom);
-  const check = (it) => (it.pool && it.service ? "Choose a pool or a service: the manager does not take both." : full && !it.pool ? `No other service of pool ${pool} has a free slot for it: it would start on ${now?.name ?? "its service"} again. Choose another pool, or free a slot.` : null);
+  const fields = [{ name: "pool", label: "Pool", options: [["", single ? `${pool} (its pool)` : "the pool of each observer"], ...pools.items.filter((it) => !single || it.name !== pool).map((it) => [it.name, `${it.name}: ${it.services === 0 ? "no service" : counted(it.free, "free slot")}`, it.services === 0])] }];
+  if (single && now) fields.push({ name: "service", label: "Service", options: [["", "any other service"], ...able.map((it) => [it.name, `${it.name}: ${counted(it.free, "free slot")}`, !hasRoom(it)])], hint: `a service of pool ${pool}` });
+  const full = single && now && may("services:read") && !able.some(hasRoom);
+  const check = (it) => (!it.pool && single && !now ? "Choose another pool: it waits in this one." : it.pool && it.service ? "Choose a pool or a service: the manager does not take both." : full && !it.pool ? `No other service of pool ${pool} has a free slot for it: it would start on ${now?.name ?? "its service"} again. Choose another pool, or free a slot.` : null);
   const answer = await askForm({ title, lines: full ? [...lines, `No other service of pool ${pool} has a free slot for it.`] : lines, fields, action: single ? `Move ${items[0].name}` : `Move ${number(items.length)}`, check });
   return answer && Object.fromEntries(Object.entries(answer).filter(([, value]) => value));
 }

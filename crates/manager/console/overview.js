@@ -7,7 +7,7 @@ import { isHandover } from "./incident-text.js";
 import { columns, groupsOf, lanesPanel } from "./lanes.js";
 import { readTimeline } from "./lanes-load.js";
 import { COUNTS, someIncidents } from "./nav.js";
-import { problems, problemsPanel, wantedIn, withoutService } from "./problems.js";
+import { full as fullOf, problems, problemsPanel, wantedIn, withoutService } from "./problems.js";
 import { spans } from "./range.js";
 import { may, readable } from "./session.js";
 import { bar, countOf, counted, empty, number, observersIn as total, table, word } from "./show.js";
@@ -68,7 +68,7 @@ const named = (pools) => (pools.length === 1 ? `pool ${pools[0].name} is` : pool
 /** The pools whose observers wait, each group as a sentence, and how many observers these are. */
 function waits(pools) {
   const bare = withoutService(pools), rest = pools.filter((it) => it.services > 0 && it.waiting > 0);
-  const full = rest.filter((it) => !it.paused && it.free === 0), paused = rest.filter((it) => it.paused);
+  const full = fullOf(pools), paused = rest.filter((it) => it.paused);
   const waiting = (count) => `${number(count)} ${count === 1 ? "waits" : "wait"}`, stranded = sumOf(bare, wantedIn);
   const sentences = [
     bare.length ? `${named(bare).replace(/ is$/, " has").replace(/ are$/, " have")} no service: ${counted(stranded, "observer")} ${stranded === 1 ? "waits" : "wait"}` : null,

@@ -1,4 +1,4 @@
-// Problems: pools whose observers wait because no service runs, and observers that restart after errors or have failed, each with the cause and the next step.
+// Problems: pools whose observers wait because no service runs or all slots are in use, and observers that restart after errors or have failed, each with the cause and the next step.
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { readable } from "./session.js";
@@ -28,11 +28,16 @@ export const wantedIn = ({ observers }) => (observers.Created ?? 0) + (observers
 /** The pools whose observers cannot run because none of their services does. */
 export const withoutService = (pools) => pools.filter((it) => it.services === 0 && wantedIn(it) > 0);
 
-const poolRow = (it) => h("li", { key: `pool-${it.name}` },
-  h("span", { class: "mark", "data-status": "waiting" }),
-  h("div", {}, h("span", { class: "title" }, h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, `Pool ${it.name}`)),
-    h("p", { class: "said" }, `no service: ${counted(wantedIn(it), "observer")} ${wantedIn(it) === 1 ? "waits" : "wait"} · start a service of this pool, or give ${wantedIn(it) === 1 ? "the observer" : "the observers"} another pool`)),
-  h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "waiting" }, "No service")));
+/** The pools of which all slots are in use while observers wait for one. */
+export const full = (pools) => pools.filter((it) => it.services > 0 && it.waiting > 0 && !it.paused && it.free === 0);
+
+const wait = (count) => `${counted(count, "observer")} ${count === 1 ? "waits" : "wait"}`;
+const poolRow = (it, { status, word, said }) => h("li", { key: `pool-${it.name}` },
+  h("span", { class: "mark", "data-status": status }),
+  h("div", {}, h("span", { class: "title" }, h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, `Pool ${it.name}`)), h("p", { class: "said" }, said)),
+  h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": status }, word)));
+const bareRow = (it) => poolRow(it, { status: "Failed", word: "No service", said: `no service: ${wait(wantedIn(it))} · start a service of this pool, or give ${wantedIn(it) === 1 ? "the observer" : "the observers"} another pool` });
+const fullRow = (it) => poolRow(it, { status: "restarting", word: "Full", said: `all ${counted(it.capacity, "slot")} in use: ${wait(it.waiting)} · start another service of this pool, or raise the capacity of one` });
 
 const observerRow = (it) => h("li", { key: it.id },
   h("span", { class: "mark", "data-status": standing(it) }),
@@ -40,10 +45,10 @@ const observerRow = (it) => h("li", { key: it.id },
   h("span", { class: "side-of" }, pill(it), time(it.status === "Failed" ? it.modified_at : it.started_at ?? it.created_at)));
 
 export function problemsPanel({ items, total }, pools) {
-  const bare = withoutService(pools), all = bare.length + total;
+  const rows = [...withoutService(pools).map(bareRow), ...full(pools).map(fullRow)], all = rows.length + total;
   // Observers keep a part of the list.
-  const shownPools = bare.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - shownPools.length), count = shownPools.length + shown.length;
+  const shownPools = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - shownPools.length), count = shownPools.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),
-    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, and each pool with observers has a service.") : h("ul", { class: "incident-list" }, shownPools.map(poolRow), shown.map(observerRow)),
-    all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, bare.length > shownPools.length ? [h("a", { href: "#/pools" }, "Pools"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
+    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, and each pool with observers has a service and free slots.") : h("ul", { class: "incident-list" }, shownPools, shown.map(observerRow)),
+    all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, rows.length > shownPools.length ? [h("a", { href: "#/pools" }, "Pools"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
 }

@@ -54,8 +54,8 @@ const GAUGES: [(&str, Unit, &str); 19] = [
     (OBSERVER_HEALTH, Unit::Count, "observers that are to run, by pool and health"),
     (SERVICES, Unit::Count, "living services by state"),
     (CAPACITY, Unit::Count, "slots of active services by pool"),
-    (HELD, Unit::Count, "slots in use by pool, by the newest heartbeats"),
-    (FREE, Unit::Count, "slots of active services that are free, by pool, by the newest heartbeats"),
+    (HELD, Unit::Count, "slots in use, by pool"),
+    (FREE, Unit::Count, "slots of active services that are free, by pool"),
     (READY, Unit::Count, "messages in the work queue of a pool that no service has taken"),
     (WAITING, Unit::Count, "observers that wait in the backlog of a pool until they have a slot"),
     (
@@ -66,8 +66,8 @@ const GAUGES: [(&str, Unit, &str); 19] = [
     (LIMIT_MAX, Unit::Count, "observers of a limit that may run at once, by key"),
     (LIMIT_WAITING, Unit::Count, "observers that wait for a place of a limit, by key"),
     (PERMITS_WAITING, Unit::Count, "permits of a rate for which code waits, by rate"),
-    (ROLLOUTS, Unit::Count, "rollouts that are not over, by state"),
-    (BATCHES, Unit::Count, "batches that are not over, by state"),
+    (ROLLOUTS, Unit::Count, "unfinished rollouts, by state"),
+    (BATCHES, Unit::Count, "unfinished batches, by state"),
     (PARKED, Unit::Count, "messages that managers could not read or apply, or that no manager has signed"),
     (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
     (
@@ -80,11 +80,11 @@ const GAUGES: [(&str, Unit, &str); 19] = [
 ];
 
 const COUNTERS: [(&str, Unit, &str); 19] = [
-    (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
+    (everwatch_trace::LOST, Unit::Count, "spans dropped because no collector accepted them"),
     (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
-    (LOST_EVENTS, Unit::Count, "events that could not be kept: more came than the database took"),
+    (LOST_EVENTS, Unit::Count, "events lost because they arrived faster than the database stored them"),
     (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
-    (ADMISSIONS, Unit::Count, "observers that were admitted after they had waited for a slot"),
+    (ADMISSIONS, Unit::Count, "observers admitted after waiting for a slot"),
     (PREEMPTIONS, Unit::Count, "runs that were ended for observers of a higher priority"),
     (PERMITS_GRANTED, Unit::Count, "permits that this manager has granted, by rate"),
     (REPUBLISHES, Unit::Count, "work messages published again as the next generation"),

@@ -29,10 +29,10 @@ const GAUGES: [(&str, Unit, &str); 5] = [
 ];
 
 const COUNTERS: [(&str, Unit, &str); 7] = [
-    (everwatch_trace::LOST, Unit::Count, "spans that no collector took, where spans are exported"),
+    (everwatch_trace::LOST, Unit::Count, "spans dropped because no collector accepted them"),
     (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
     (SESSIONS, Unit::Count, "sessions with the broker that began; more than one: sessions were lost"),
-    (STARTS, Unit::Count, "starts of the code of observers, those after an error included"),
+    (STARTS, Unit::Count, "starts of the code of observers, including those after an error"),
     (FENCED, Unit::Count, "observers that were ended because the broker could not be heard"),
     (STALLS, Unit::Count, "stalls: code of an observer that blocked a thread for a second or more"),
     (UNREADABLE, Unit::Count, "commands that could not be read"),

@@ -112,9 +112,10 @@ fn correct_flag(error: &mut Error, command: &Command) {
     if meant.is_none() && suggested.is_none_or(|flag| nearest(&wrong, [flag]).is_some()) {
         return;
     }
-    // The usage names the flag that clap suggests, too.
+    let usage = usage(error, command);
+    // clap's usage names the flag that clap suggests.
     error.remove(ContextKind::SuggestedArg);
-    error.remove(ContextKind::Usage);
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     if let Some((_, _, meant)) = meant {
         error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
     } else if let Some(advice) = advice {
@@ -148,12 +149,21 @@ fn meant(error: &Error, command: &Command, first: Option<&str>) -> Option<String
 
 /// The command that was given before the wrong part, by the usage of the error, such as `Usage: everwatch observer [OPTIONS]`.
 fn parent<'a>(error: &Error, command: &'a Command) -> &'a Command {
+    path(error).iter().fold(command, |at, word| at.find_subcommand(word).unwrap_or(at))
+}
+
+/// The names of the commands in the usage of the error, after the name of the program.
+fn path(error: &Error) -> Vec<String> {
     let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
     // After `Usage:` and the name of the program.
     let words = usage.split_whitespace().skip(2);
-    words
-        .map_while(|word| word.chars().next().filter(char::is_ascii_lowercase).map(|_| word))
-        .fold(command, |at, word| at.find_subcommand(word).unwrap_or(at))
+    words.take_while(|word| word.starts_with(|it: char| it.is_ascii_lowercase())).map(str::to_owned).collect()
+}
+
+/// The usage of the command that was given before the wrong part, without the flags that were given.
+fn usage(error: &Error, command: &Command) -> StyledStr {
+    let name = format!("everwatch {}", path(error).join(" "));
+    parent(error, command).clone().bin_name(name).render_usage()
 }
 
 /// How a user selects observers for this command.
@@ -239,6 +249,9 @@ mod tests {
             assert!(expected.as_ref().is_none_or(|tip| told.contains(tip)), "{told}");
             assert_eq!(told.contains("similar argument"), expected.is_some(), "{told}");
             assert_eq!(told.contains("--server"), line.contains("sevrer"), "{told}");
+            let command = line.split(" --").next().unwrap().split(" m1").next().unwrap();
+            let command = command.split(" hello").next().unwrap();
+            assert!(told.contains(&format!("Usage: {command} ")), "{told}");
         }
     }
 }

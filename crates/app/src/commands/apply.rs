@@ -117,7 +117,7 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
             }
         })
         .buffered(AT_ONCE);
-    let (mut counts, mut failed) = ([0_usize; 4], 0_usize);
+    let (mut counts, mut failed) = ([0_usize; 4], BTreeSet::new());
     while let Some((outcome, name)) = done.next().await {
         bar.inc(1);
         match outcome {
@@ -134,21 +134,21 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
                 return Err(error);
             }
             Err(error) => {
-                failed += 1;
                 bar.suspend(|| print(&format!("observer {name} failed: {error:#}")));
+                failed.insert(name);
             }
         }
     }
     bar.finish_and_clear();
-    let pools = manifests.values().filter_map(|(_, manifest)| manifest.get("pool")?.as_str());
+    let applied = manifests.iter().filter(|(key, _)| !failed.contains(&key.to_string()));
+    let pools = applied.filter_map(|(_, (_, manifest))| manifest.get("pool")?.as_str());
     unknown::warn_unserved(client, pools.collect()).await;
     let [created, changed, unchanged, deleted] = counts;
     let would = if asked.dry_run { "would be: " } else { "" };
     print(&format!("{would}{created} created, {changed} changed, {unchanged} unchanged, {deleted} deleted"));
-    if failed > 0 {
-        return Err(
-            Failure::Failed(format!("{failed} failed: correct the errors above and apply again")).into()
-        );
+    if !failed.is_empty() {
+        let text = format!("{} failed: correct the errors above and apply again", failed.len());
+        return Err(Failure::Failed(text).into());
     }
     Ok(())
 }

@@ -12,6 +12,8 @@ use tokio::time::Instant;
 
 /// How long a command waits for the observers of a killed service to start elsewhere.
 const MOVES_WITHIN: Duration = Duration::from_secs(10);
+/// How long a command waits for managers to notice the loss of a killed service whose observers run elsewhere.
+const CAUSE_WITHIN: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A service that was killed.
@@ -38,17 +40,23 @@ async fn held(client: &Client, service: &str) -> anyhow::Result<u64> {
 }
 
 impl Killed {
-    /// Waits until its observers run on other services, at most [`MOVES_WITHIN`]; returns a sentence about them, in lower
-    /// case.
+    /// Waits until its observers run on other services, at most [`MOVES_WITHIN`], and then until managers know that the service was
+    /// lost, at most [`CAUSE_WITHIN`], so that the next command does not show it as active; returns a sentence about the observers, in
+    /// lower case.
     pub(super) async fn until_moved(&self, client: &Client) -> String {
         if self.held == 0 {
             return "it ran no observer".to_owned();
         }
-        let deadline = Instant::now() + MOVES_WITHIN;
+        let (deadline, mut moved_at) = (Instant::now() + MOVES_WITHIN, None::<Instant>);
         loop {
             let incident = self.incident(client).await;
-            let is_over = |it: &Incident| it.until.is_some() && it.moved >= self.held;
-            if incident.as_ref().is_some_and(is_over) || Instant::now() >= deadline {
+            let now = Instant::now();
+            let is_over = |it: &&Incident| it.until.is_some() && it.moved >= self.held;
+            let is_settled = incident.as_ref().filter(is_over).is_some_and(|it| {
+                let since = *moved_at.get_or_insert(now);
+                it.cause != "unknown" || now.duration_since(since) >= CAUSE_WITHIN
+            });
+            if is_settled || now >= deadline {
                 return self.told(incident.as_ref());
             }
             tokio::time::sleep(LOOK_EVERY).await;

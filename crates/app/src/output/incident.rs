@@ -13,14 +13,14 @@ pub(crate) fn destinations(it: &Incident) -> String {
     named.chain(others).collect::<Vec<_>>().join(", ")
 }
 
-/// The service to which most observers moved, and the number of other services: `s2 (4) +1`.
+/// The service to which most observers moved, and the number of other services: `s2 (4), 1 other`.
 pub(crate) fn main_destination(it: &Incident) -> String {
     let Some((name, moved)) = it.to.iter().max_by_key(|(_, moved)| **moved) else { return String::new() };
     let others = it.to.len() - 1;
     let more = match (others, it.to_others > 0) {
         (0, false) => String::new(),
-        (_, false) => format!(" +{others}"),
-        (_, true) => " and others".to_owned(),
+        (_, false) => format!(", {}", counted(others, "other")),
+        (_, true) => ", and others".to_owned(),
     };
     format!("{name} ({moved}){more}")
 }

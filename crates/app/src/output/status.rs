@@ -138,7 +138,7 @@ fn tolerance(pools: &[Item<Pool>]) -> String {
         0 => format!("none: if the largest service{of} is lost, observers wait"),
         _ => {
             format!(
-                "{least} of {}{of} can be lost, and every observer still gets a slot",
+                "{least} of {}{of} can be lost, and all observers still run",
                 counted(pool.services, "service")
             )
         }
@@ -161,7 +161,9 @@ fn findings(all: &[Item<Finding>], paper: TerminalStyle) -> String {
             Severity::Warning => ("warning", Tone::Wait),
             Severity::Info => ("info", Tone::Plain),
         };
-        let told = [format!("{}: {}", line(subject), line(what)), format!("cure: {}", line(cure))];
+        let (subject, what) = (line(subject), line(what));
+        let what = if what.starts_with(&*subject) { what } else { format!("{subject}: {what}") };
+        let told = [what, format!("cure: {}", line(cure))];
         let [what, cure] = told.map(|text| prose(&text, PROBLEM_AT, paper));
         lines.push(format!("  {}  {what}", tone.paint(&format!("{word:<8}"), paper)));
         lines.push(format!("{:PROBLEM_AT$}{cure}", ""));

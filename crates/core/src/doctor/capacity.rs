@@ -139,7 +139,7 @@ fn of_pool(
             severity: Severity::Warning,
             subject: format!("pool {pool}"),
             what: format!("pool {pool} needs {} and has {room}", counted(needed, "slot")),
-            why: "waiting observers do not run, and creates are refused".to_owned(),
+            why: "waiting observers do not run, and creates without `on_full: queue` are refused".to_owned(),
             cure: format!(
                 "{}, or raise the capacity of one: `everwatch service capacity NAME SLOTS`",
                 more(missing(room))
@@ -161,7 +161,7 @@ fn of_pool(
             severity: Severity::Info,
             subject: format!("pool {pool}"),
             what: format!(
-                "pool {pool} survives the loss of {name}, not of two services: it needs {needed} of its {}",
+                "pool {pool} survives the loss of any one service, but not of two: it needs {needed} of its {}",
                 counted(room, "slot")
             ),
             why: "losing one service while another one restarts leaves observers without a slot".to_owned(),

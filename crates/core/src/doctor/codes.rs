@@ -3,10 +3,13 @@
 /// Every code, and what a finding with it says.
 pub const CODES: [(&str, &str); 43] = [
     ("ack-timeout-fired", "RabbitMQ took back messages because its acknowledgement timeout passed."),
-    ("ack-timeout-short", "The consumers of a queue have an acknowledgement timeout."),
+    (
+        "ack-timeout-short",
+        "The consumers of a queue have an acknowledgement timeout, so RabbitMQ will take observers away.",
+    ),
     (
         "ack-timeout-unseen",
-        "RabbitMQ before 3.12 does not tell its acknowledgement timeout, so the manager cannot check it.",
+        "RabbitMQ before 3.12 does not report its acknowledgement timeout, so the manager cannot check it.",
     ),
     ("api-plain", "The API listens on a network without TLS."),
     ("broker-alarm", "RabbitMQ blocks publishers because memory or disk space is low."),
@@ -36,11 +39,11 @@ pub const CODES: [(&str, &str); 43] = [
         "The manager does not know the management API of RabbitMQ, so it checked neither policies nor nodes.",
     ),
     ("no-service", "Observers wait in a pool without services."),
-    ("no-service-for-kind", "Observers wait in a pool of which no service offers their kind."),
-    ("parked", "Messages are parked: managers could not read or apply them."),
+    ("no-service-for-kind", "Observers wait in a pool in which no service offers their kind."),
+    ("parked", "Messages are parked: managers could not read or apply them, or no manager has signed them."),
     ("policy", "A policy of RabbitMQ changes a queue so that observers can be lost or run late."),
     ("pool-full", "A pool has fewer slots than its observers need."),
-    ("pool-single", "A service and the managers disagree whether its pool is a single pool."),
+    ("pool-single", "A service and the managers disagree about whether its pool is a single pool."),
     ("queue-arguments", "A queue was declared with other arguments than those of Everwatch."),
     ("refused", "Services refuse observers of a kind."),
     ("safe-mode-on", "Safe mode is on."),

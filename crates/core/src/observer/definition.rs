@@ -231,6 +231,11 @@ impl Reader {
         }
         weight
     }
+    fn labels(&mut self) -> Option<BTreeMap<String, String>> {
+        let (labels, wrong) = labels::strings(self.optional("labels")?);
+        self.errors.extend(wrong.into_iter().map(|(key, detail)| of_label(&key, detail)));
+        Some(labels)
+    }
     fn limits(&mut self) -> BTreeSet<LimitKey> {
         let keys: Vec<String> = self.optional("limits").unwrap_or_default();
         if keys.len() > LIMITS_MAX {
@@ -255,7 +260,7 @@ impl Reader {
     }
     fn reject_unknown(&mut self) {
         for member in self.members.keys() {
-            let detail = format!("is not a member of an observer; known: {}", MEMBERS.join(", "));
+            let detail = format!("is not a member of an observer; known: {}, desired", MEMBERS.join(", "));
             self.errors.push(FieldError::new(format!("/{}", escape(member)), detail));
         }
     }
@@ -285,6 +290,10 @@ fn escape(member: &str) -> String {
     member.chars().take(100).collect::<String>().replace('~', "~0").replace('/', "~1")
 }
 
+fn of_label(key: &str, detail: impl Into<String>) -> FieldError {
+    FieldError::new(format!("/labels/{}", escape(key)), detail)
+}
+
 impl ObserverDefinition {
     /// Parses a create body. `fallback_name` is used if the body contains no name.
     ///
@@ -299,7 +308,7 @@ impl ObserverDefinition {
         let kind = reader.required("kind");
         let spec = reader.optional("spec").unwrap_or_else(|| Value::Object(Map::new()));
         let pool = reader.optional("pool");
-        let labels = reader.optional("labels");
+        let labels = reader.labels();
         let retry = reader.optional("retry");
         let overlap = reader.optional("overlap");
         let grace = reader.duration("grace");
@@ -473,14 +482,7 @@ impl ObserverDefinition {
         if self.labels.len() > LABELS_MAX {
             errors.push(FieldError::new("/labels", format!("at most {LABELS_MAX} labels")));
         }
-        for (key, value) in &self.labels {
-            if !labels::is_key(key) {
-                errors.push(FieldError::new(format!("/labels/{}", escape(key)), labels::KEY_RULE));
-            }
-            if !labels::is_value(value) {
-                errors.push(FieldError::new(format!("/labels/{}", escape(key)), labels::VALUE_RULE));
-            }
-        }
+        errors.extend(labels::errors(&self.labels).map(|(key, rule)| of_label(key, rule)));
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 }

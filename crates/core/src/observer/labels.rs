@@ -1,6 +1,7 @@
 //! Labels: their keys and values, and selectors of them, such as `app=feeds, tier in (a, b), env!=test, !old`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -26,6 +27,26 @@ pub fn is_key(key: &str) -> bool {
 #[must_use]
 pub fn is_value(value: &str) -> bool {
     value.len() <= 256 && !value.chars().any(char::is_control)
+}
+
+/// The values that are strings; and the keys of the others, with what is wrong with each.
+#[must_use]
+pub fn strings(given: BTreeMap<String, Value>) -> (BTreeMap<String, String>, Vec<(String, String)>) {
+    let (mut labels, mut wrong) = (BTreeMap::new(), Vec::new());
+    for (key, value) in given {
+        match value {
+            Value::String(value) => drop(labels.insert(key, value)),
+            other => wrong.push((key, format!("is {other}: write a string"))),
+        }
+    }
+    (labels, wrong)
+}
+
+/// The labels that break a rule: the key, and the rule.
+pub fn errors(labels: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &'static str)> {
+    let keys = labels.keys().filter(|key| !is_key(key)).map(|key| (key.as_str(), KEY_RULE));
+    let values = labels.iter().filter(|(_, value)| !is_value(value));
+    keys.chain(values.map(|(key, _)| (key.as_str(), VALUE_RULE)))
 }
 
 /// What the labels of an observer must fulfil.

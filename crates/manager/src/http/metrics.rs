@@ -81,7 +81,7 @@ fn set(name: &'static str, value: usize) {
 async fn look(manager: &Manager) -> Result<(), Problem> {
     let counts = manager.records.store.counts().await?;
     let healths = manager.records.store.health_counts().await?;
-    let services = manager.records.services(Duration::ZERO).await?;
+    let services = manager.records.services_as_reported().await?;
     let waiting = manager.records.store.waiting_pools().await?.pools;
     let taking = taking(&services);
     let parked = manager.records.store.parked(None, 1).await?.1;
@@ -136,7 +136,7 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     }
     let mut states: BTreeMap<&'static str, f64> =
         ServiceState::LIVING.map(|state| (state.as_str(), 0.0)).into();
-    for service in services.iter() {
+    for service in &services {
         *states.entry(service.state().as_str()).or_default() += 1.0;
     }
     for (state, count) in states {

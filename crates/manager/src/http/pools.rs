@@ -35,7 +35,7 @@ pub(crate) async fn list(State(manager): Shared, params: Params) -> Result<Json<
     Ok(Json(Listed { items, next_cursor: None, total }))
 }
 
-/// Read a pool: `needed` is what a scaler goes by.
+/// Read a pool: `needed` is the number of slots to scale by.
 ///
 /// Do not scale by the length of the work queue: observers without a slot wait in the database, so the queue is
 /// usually empty.
@@ -55,7 +55,7 @@ pub(crate) async fn read(
     }
 }
 
-/// Pause or resume a pool, which all managers follow within a second, or create one.
+/// Create a pool, or pause or resume one: all managers follow within a second.
 ///
 /// `single` creates the work queue of the pool. With `false`, that is necessary only for services whose broker user may not
 /// create it. A pool is single from its creation on: a request that would change that is refused.

@@ -81,7 +81,7 @@ fn lifetime(manager: &Manager, text: Option<&str>) -> Result<Duration, Problem> 
     Ok(lives)
 }
 
-/// Create a token. Its secret is in no later response.
+/// Create a token. Only this response contains its secret.
 #[utoipa::path(post, path = "/v1/tokens", tag = "access", request_body = NewToken, security(("token" = ["tokens:write"])),
     responses((status = 201, body = CreatedToken),
     (status = 409, body = ProblemBody, description = "name-exists, too-many-tokens"),
