@@ -5,7 +5,6 @@ use super::reference::dev;
 use everwatch_core::clock::parse_duration;
 use everwatch_core::observer::definition::MEMBERS;
 use everwatch_core::record::service::ServiceState;
-use everwatch_core::wording::or;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -51,7 +50,7 @@ async fn the_reference_of_the_definition_is_as_the_openapi_document() {
     let sent = api.call("POST", "/v1/observers?dry_run=true", Some(json!({"kind": "ticker"}))).await;
     let (200, defaults) = sent else { panic!("{sent:?}") };
     let schemas = &document["components"]["schemas"];
-    let table = Table { schemas };
+    let table = Table(Schemas { all: schemas, link });
     let mut page = HEAD.to_owned();
     let members = MEMBERS.into_iter().chain(["desired"]);
     let rows = members.map(|name| {
@@ -80,13 +79,15 @@ async fn the_reference_of_the_definition_is_as_the_openapi_document() {
     keep("docs/definition.md", &page);
 }
 
+/// The link to a part of this page.
+fn link(name: &str) -> String {
+    let (_, title) = PARTS.into_iter().find(|(part, _)| *part == name).unwrap();
+    format!("[{}](#{})", title.to_lowercase(), title.to_lowercase().replace(' ', "-"))
+}
+
 fn section(heading: &str, about: &str, rows: &str) -> String {
     let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
     format!("\n{heading}\n\n{about}| field | type | default | meaning |\n|---|---|---|---|\n{rows}")
-}
-
-fn text(schema: &Value) -> String {
-    schema["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|")
 }
 
 /// A default as the cell of a table.
@@ -102,11 +103,9 @@ fn shown(value: &Value) -> String {
     }
 }
 
-struct Table<'a> {
-    schemas: &'a Value,
-}
+struct Table<'a>(Schemas<'a>);
 
-impl<'a> Table<'a> {
+impl Table<'_> {
     /// The rows of an object: the required members first. The tag of an alternative is in its heading.
     fn rows(&self, schema: &Value) -> String {
         let required = |name: &str| schema["required"].as_array().unwrap().contains(&json!(name));
@@ -124,73 +123,14 @@ impl<'a> Table<'a> {
     fn default(&self, member: &Value) -> String {
         match &member["default"] {
             Value::Null if member["type"] == "array" => "empty".to_owned(),
-            Value::Null => shown(&self.named(member).map_or(Value::Null, |(_, it)| it["enum"][0].clone())),
+            Value::Null => shown(&self.0.named(member).map_or(Value::Null, |(_, it)| it["enum"][0].clone())),
             default => shown(default),
         }
     }
 
     fn row(&self, name: &str, member: &Value, default: &str) -> String {
-        let named = self.named(member);
-        let own = [member, &member["oneOf"][0]].into_iter().map(text).find(|text| !text.is_empty());
-        let about = own.or_else(|| named.map(|(_, schema)| text(schema))).unwrap_or_default();
+        let about = self.0.about(member);
         assert!(!about.is_empty(), "the OpenAPI document does not describe {name}");
-        format!("| `{name}` | {} | {default} | {about} |\n", self.kind(member))
+        format!("| `{name}` | {} | {default} | {about} |\n", self.0.kind(member))
     }
-
-    /// The schema to which a member refers, with its name.
-    fn named(&self, member: &Value) -> Option<(String, &'a Value)> {
-        let name = [member, &member["oneOf"][0]].into_iter().find_map(|it| it["$ref"].as_str())?;
-        let name = name.rsplit('/').next()?;
-        Some((name.to_owned(), &self.schemas[name]))
-    }
-
-    fn kind(&self, member: &Value) -> String {
-        if let Some((name, schema)) = self.named(member) {
-            if let Some(words) = schema["enum"].as_array() {
-                let words: Vec<_> = words.iter().map(|it| format!("`{}`", it.as_str().unwrap())).collect();
-                return or(&words);
-            }
-            let (_, title) = PARTS.into_iter().find(|(part, _)| *part == name).unwrap();
-            return format!("[{}](#{})", title.to_lowercase(), title.to_lowercase().replace(' ', "-"));
-        }
-        let kind = member["type"].as_str().or_else(|| member["type"][0].as_str()).unwrap_or("object");
-        match kind {
-            "array" => format!("list of {}{}", number(member), plural(&self.kind(&example_of(member)))),
-            "object" if member.get("additionalProperties").is_some() => "map of strings".to_owned(),
-            "string" if member["format"] == "date-time" => "time".to_owned(),
-            "string" if is_duration(member) => "duration".to_owned(),
-            "string" => "string".to_owned(),
-            "integer" => match (&member["minimum"], &member["maximum"]) {
-                (least, Value::Null) => format!("number from {least}"),
-                (least, most) => format!("number from {least} to {most}"),
-            },
-            _ => kind.to_owned(),
-        }
-    }
-}
-
-/// The schema of the items of a list, with the first item of its example.
-fn example_of(list: &Value) -> Value {
-    let mut items = list["items"].clone();
-    if items.get("$ref").is_none() {
-        items["example"] = list["example"][0].clone();
-    }
-    items
-}
-
-/// How many items a list may have.
-fn number(list: &Value) -> String {
-    match (&list["minItems"], &list["maxItems"]) {
-        (Value::Null, Value::Null) => String::new(),
-        (Value::Null, most) => format!("at most {most} "),
-        (least, most) => format!("{least} to {most} "),
-    }
-}
-
-fn plural(kind: &str) -> String {
-    if kind.ends_with(')') { kind.to_owned() } else { format!("{kind}s") }
-}
-
-fn is_duration(member: &Value) -> bool {
-    ["default", "example"].iter().any(|it| member[it].as_str().is_some_and(|it| parse_duration(it).is_ok()))
 }

@@ -11,6 +11,7 @@ mod links;
 mod messages;
 mod metrics;
 mod reference;
+mod schema;
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! The references of the commands and of the HTTP API, generated from what the program says about itself.
 
+use super::schema::{Schemas, text};
 use super::{keep, root};
 use everwatch_tests::cluster::{everwatch, free_address};
 use everwatch_tests::http::Api;
@@ -25,6 +26,13 @@ const REQUESTS: &str = "# HTTP API
 Every manager serves the OpenAPI document of this API at `/openapi.json`, with all parameters, bodies and errors, and
 `/docs` to browse it and to send requests. Errors are problems as in RFC 9457, with a stable `code`: see [Errors](#errors). The body of a
 create or an update is the [definition of an observer](definition.md). Each response has an id in the header `X-Request-Id`. Requests need a token whose role permits the verb: see [Access](access.md).
+";
+
+const OBJECTS: &str = "
+## Objects
+
+The objects in the bodies of requests and answers, except the [definition of an observer](definition.md). A page of a list has the fields
+`items`, `total` (the number of all items) and `next_cursor` (the `cursor` of the next page, or null).
 ";
 
 const ERRORS: &str = "
@@ -149,9 +157,60 @@ pub(super) async fn document(api: &Api) -> Value {
     wait_for("the manager to serve", || api.try_read("/openapi.json")).await
 }
 
+/// The schemas that the page of the definition describes.
+const OF_DEFINITION: [&str; 6] =
+    ["NewObserver", "ObserverPatch", "RetryPolicy", "RunSchedule", "RunWindows", "WindowOpening"];
+
+/// The link to the description of a schema.
+fn link(name: &str) -> String {
+    if OF_DEFINITION.contains(&name) {
+        return "[definition](definition.md)".to_owned();
+    }
+    format!("[{name}](#{})", name.to_lowercase())
+}
+
+/// The parameters of the query, and the body.
+fn sent(operation: &Value, schemas: &Schemas<'_>) -> String {
+    let parameters = operation["parameters"].as_array().into_iter().flatten();
+    let query =
+        parameters.filter(|it| it["in"] == "query").map(|it| format!("`{}`", it["name"].as_str().unwrap()));
+    let body = &operation["requestBody"]["content"]["application/json"]["schema"];
+    let body = (!body.is_null()).then(|| format!("body: {}", schemas.kind(body)));
+    query.chain(body).collect::<Vec<_>>().join(", ")
+}
+
+/// The body of the first answer of a request that succeeds.
+fn answered(operation: &Value, schemas: &Schemas<'_>) -> String {
+    let answers = operation["responses"].as_object().unwrap();
+    let (status, answer) = answers.iter().find(|(status, _)| status.starts_with('2')).unwrap();
+    let content = answer["content"].as_object().and_then(|it| it.values().next());
+    let schema = content.map(|it| &it["schema"]).filter(|it| !it.is_null());
+    schema.map_or_else(|| status.clone(), |schema| format!("{status}: {}", schemas.kind(schema)))
+}
+
+/// The fields of the bodies, except those of a definition.
+fn objects(document: &Value) -> String {
+    let all = &document["components"]["schemas"];
+    let (schemas, mut page) = (Schemas { all, link }, OBJECTS.to_owned());
+    for (name, schema) in all.as_object().unwrap() {
+        let Some(members) = schema["properties"].as_object() else { continue };
+        if name.starts_with("Listed_") || OF_DEFINITION.contains(&name.as_str()) {
+            continue;
+        }
+        let about = text(schema);
+        let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
+        write!(page, "\n### {name}\n\n{about}| field | type | meaning |\n|---|---|---|\n").unwrap();
+        for (field, member) in members {
+            writeln!(page, "| `{field}` | {} | {} |", schemas.kind(member), schemas.about(member)).unwrap();
+        }
+    }
+    page
+}
+
 /// One row for each operation of a tag, in the order of the paths.
 fn rows(document: &Value) -> BTreeMap<&str, String> {
     let mut rows = BTreeMap::<&str, String>::new();
+    let schemas = Schemas { all: &document["components"]["schemas"], link };
     let known = |it: &serde_json::Map<String, Value>| it.keys().all(|it| METHODS.contains(&&**it));
     assert!(document["paths"].as_object().unwrap().values().all(|it| it.as_object().is_some_and(known)));
     for (path, operations) in document["paths"].as_object().unwrap() {
@@ -164,8 +223,13 @@ fn rows(document: &Value) -> BTreeMap<&str, String> {
             let verbs = verbs.map(|it| format!("`{it}`")).collect::<Vec<_>>().join(" or ");
             let verbs = if verbs.is_empty() { "–".to_owned() } else { verbs };
             let summary = operation["summary"].as_str().unwrap().replace('|', "\\|");
-            let method = method.to_uppercase();
-            writeln!(rows.entry(tag).or_default(), "| `{method} {path}` | {summary} | {verbs} |").unwrap();
+            let (method, sent) = (method.to_uppercase(), sent(operation, &schemas));
+            let answer = answered(operation, &schemas);
+            writeln!(
+                rows.entry(tag).or_default(),
+                "| `{method} {path}` | {summary} | {sent} | {answer} | {verbs} |"
+            )
+            .unwrap();
         }
     }
     rows
@@ -199,10 +263,11 @@ async fn the_reference_of_the_api_is_as_the_openapi_document() {
         let name = tag["name"].as_str().unwrap();
         let (title, about) = (name[..1].to_uppercase() + &name[1..], tag["description"].as_str().unwrap());
         let rows = rows.remove(name).unwrap_or_default();
-        write!(page, "\n## {title}\n\n{about}\n\n| request | what it does | verb |\n|---|---|---|\n{rows}")
+        write!(page, "\n## {title}\n\n{about}\n\n| request | what it does | query and body | answer | verb |\n|---|---|---|---|---|\n{rows}")
             .unwrap();
     }
     assert!(rows.is_empty(), "operations without a described tag: {rows:?}");
+    page += &objects(&document);
     page += ERRORS;
     for ([status, code], [title, detail]) in errors(&document) {
         writeln!(page, "| `{code}` | {status} | {title} | {detail} |").unwrap();

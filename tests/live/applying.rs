@@ -46,14 +46,22 @@ async fn files_make_change_and_end_observers() {
     let (_, said) = apply(&cluster, &["-f", at]);
     assert!(said.contains("0 created, 0 changed, 3 unchanged, 0 deleted"), "{said}");
 
-    write(&folder, "other.yaml", "name: four\nkind: ticker\npool: defualt\n");
-    let (code, said) = apply(&cluster, &["-f", folder.join("other.yaml").to_str().unwrap(), "--dry-run"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(
-        said.contains("pool defualt has no service") && said.contains("did you mean `default`?"),
-        "{said}"
-    );
-    std::fs::remove_file(folder.join("other.yaml")).unwrap();
+    // A pool without services refuses what does not wait; the check of a dry run is that of the create.
+    let other = folder.join("other.yaml");
+    for (on_full, refused) in [("reject", true), ("queue", false)] {
+        write(
+            &folder,
+            "other.yaml",
+            &format!("name: four\nkind: ticker\npool: defualt\non_full: {on_full}\n"),
+        );
+        let (code, said) = apply(&cluster, &["-f", other.to_str().unwrap(), "--dry-run"]);
+        assert_eq!(code, Some(i32::from(refused)), "{said}");
+        assert_eq!(said.contains("four failed: no service of a pool named defualt lives"), refused, "{said}");
+        let waits =
+            "pool defualt has no service: its observers wait until one starts; did you mean `default`?";
+        assert_eq!(said.contains(waits), !refused, "{said}");
+    }
+    std::fs::remove_file(other).unwrap();
 
     write(&folder, "one.yaml", "name: two\nkind: ticker\nlabels: {app: x}\nspec: {every: 3s}\n");
     let (_, said) = apply(&cluster, &["-f", at, "--prune", "-l", "app=x", "--dry-run"]);
