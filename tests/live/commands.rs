@@ -198,8 +198,11 @@ async fn followed_events_go_on_after_the_history_and_none_is_told_twice() {
     all.until("the stop", |said| said.contains("\"stopped\"")).await;
     assert!(!one.said().contains("two") && !one.said().contains("stopped"), "{}", one.said());
     let told = all.said();
-    let ids: Vec<i64> = told.lines().map(|line| serde_json::from_str::<Event>(line).unwrap().id).collect();
-    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
+    // The history is in the order of the times, so two events that were recorded in another order may change places.
+    let mut ids: Vec<i64> =
+        told.lines().map(|line| serde_json::from_str::<Event>(line).unwrap().id).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, Vec::from_iter(1..=ids.len() as i64), "each event once, and none is left out");
 }
 
 #[tokio::test]
