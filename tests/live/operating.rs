@@ -54,8 +54,18 @@ async fn post<T: DeserializeOwned>(cluster: &Cluster, path: &str, status: u16) -
     cluster.api.done("POST", path, None, status).await
 }
 
+/// Managers plan by the heartbeats, which are up to a second older than what runs report.
 async fn rebalance(cluster: &Cluster) -> Rebalance {
-    post(cluster, "/v1/rebalance:apply", 202).await
+    wait_for("a plan with moves", || async {
+        match cluster.api.call("POST", "/v1/rebalance:apply", None).await {
+            (200, plan) => Err(plan.to_string()),
+            (status, plan) => {
+                assert_eq!(status, 202, "{plan}");
+                Ok(serde_json::from_value(plan).unwrap())
+            }
+        }
+    })
+    .await
 }
 
 async fn drain(cluster: &Cluster, name: &str) -> Service {
