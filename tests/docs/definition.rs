@@ -2,7 +2,7 @@
 
 use super::keep;
 use super::reference::dev;
-use everwatch_core::clock::parse_duration;
+use super::schema::{Schemas, text};
 use everwatch_core::observer::definition::MEMBERS;
 use everwatch_core::record::service::ServiceState;
 use serde_json::{Value, json};

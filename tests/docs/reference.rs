@@ -179,10 +179,12 @@ fn sent(operation: &Value, schemas: &Schemas<'_>) -> String {
     query.chain(body).collect::<Vec<_>>().join(", ")
 }
 
-/// The body of the first answer of a request that succeeds.
+/// The status and the body of the first answer of a request that succeeds, or of a redirect.
 fn answered(operation: &Value, schemas: &Schemas<'_>) -> String {
     let answers = operation["responses"].as_object().unwrap();
-    let (status, answer) = answers.iter().find(|(status, _)| status.starts_with('2')).unwrap();
+    let is_success = |status: &&String| status.starts_with('2');
+    let status = answers.keys().find(is_success).or_else(|| answers.keys().next()).unwrap();
+    let answer = &answers[status];
     let content = answer["content"].as_object().and_then(|it| it.values().next());
     let schema = content.map(|it| &it["schema"]).filter(|it| !it.is_null());
     schema.map_or_else(|| status.clone(), |schema| format!("{status}: {}", schemas.kind(schema)))
@@ -193,16 +195,23 @@ fn objects(document: &Value) -> String {
     let all = &document["components"]["schemas"];
     let (schemas, mut page) = (Schemas { all, link }, OBJECTS.to_owned());
     for (name, schema) in all.as_object().unwrap() {
-        let Some(members) = schema["properties"].as_object() else { continue };
-        if name.starts_with("Listed_") || OF_DEFINITION.contains(&name.as_str()) {
+        // An object has fields, or is one of several objects.
+        let forms: Vec<_> =
+            schema["oneOf"].as_array().map_or_else(|| vec![schema], |forms| forms.iter().collect());
+        let forms: Vec<_> = forms.into_iter().filter_map(|it| it["properties"].as_object()).collect();
+        if forms.is_empty() || name.starts_with("Listed_") || OF_DEFINITION.contains(&name.as_str()) {
             continue;
         }
         let about = text(schema);
         let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
-        write!(page, "\n### {name}\n\n{about}| field | type | meaning |\n|---|---|---|\n").unwrap();
-        for (field, member) in members {
-            writeln!(page, "| `{field}` | {} | {} |", schemas.kind(member), schemas.about(member)).unwrap();
-        }
+        let tables = forms.into_iter().map(|members| {
+            let row = |(field, member)| {
+                format!("| `{field}` | {} | {} |\n", schemas.kind(member), schemas.about(member))
+            };
+            let rows = members.iter().map(row).collect::<String>();
+            format!("| field | type | meaning |\n|---|---|---|\n{rows}")
+        });
+        write!(page, "\n### {name}\n\n{about}{}", tables.collect::<Vec<_>>().join("\nor\n\n")).unwrap();
     }
     page
 }

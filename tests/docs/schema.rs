@@ -30,11 +30,12 @@ impl<'a> Schemas<'a> {
     }
 
     pub(super) fn kind(&self, member: &Value) -> String {
-        if let Some((name, schema)) = self.named(member) {
-            if let Some(words) = schema["enum"].as_array() {
-                let words: Vec<_> = words.iter().map(|it| format!("`{}`", it.as_str().unwrap())).collect();
-                return or(&words);
-            }
+        let named = self.named(member);
+        let words = named.as_ref().map_or(member, |(_, schema)| *schema)["enum"].as_array();
+        if let Some(words) = words {
+            return or(&words.iter().map(|it| format!("`{}`", it.as_str().unwrap())).collect::<Vec<_>>());
+        }
+        if let Some((name, _)) = named {
             return match name.strip_prefix("Listed_") {
                 Some(item) => format!("page of {}", (self.link)(item)),
                 None => (self.link)(&name),
