@@ -2,6 +2,7 @@
 
 use super::schema::{Schemas, text};
 use super::{keep, root};
+use everwatch_core::wording::or;
 use everwatch_tests::cluster::{everwatch, free_address};
 use everwatch_tests::http::Api;
 use everwatch_tests::wait::wait_for;
@@ -174,20 +175,23 @@ fn sent(operation: &Value, schemas: &Schemas<'_>) -> String {
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     let query =
         parameters.filter(|it| it["in"] == "query").map(|it| format!("`{}`", it["name"].as_str().unwrap()));
-    let body = &operation["requestBody"]["content"]["application/json"]["schema"];
-    let body = (!body.is_null()).then(|| format!("body: {}", schemas.kind(body)));
+    let content = operation["requestBody"]["content"].as_object().and_then(|it| it.values().next());
+    let body = content.map(|it| format!("body: {}", schemas.kind(&it["schema"])));
     query.chain(body).collect::<Vec<_>>().join(", ")
 }
 
-/// The status and the body of the first answer of a request that succeeds, or of a redirect.
+/// The statuses of the answers of a request that succeeds, or of a redirect, and their body.
 fn answered(operation: &Value, schemas: &Schemas<'_>) -> String {
     let answers = operation["responses"].as_object().unwrap();
-    let is_success = |status: &&String| status.starts_with('2');
-    let status = answers.keys().find(is_success).or_else(|| answers.keys().next()).unwrap();
-    let answer = &answers[status];
-    let content = answer["content"].as_object().and_then(|it| it.values().next());
+    let mut statuses: Vec<&String> = answers.keys().filter(|status| status.starts_with('2')).collect();
+    if statuses.is_empty() {
+        statuses.extend(answers.keys().next());
+    }
+    let told = or(&statuses);
+    let content =
+        statuses.into_iter().find_map(|status| answers[status]["content"].as_object()?.values().next());
     let schema = content.map(|it| &it["schema"]).filter(|it| !it.is_null());
-    schema.map_or_else(|| status.clone(), |schema| format!("{status}: {}", schemas.kind(schema)))
+    schema.map_or_else(|| told.clone(), |schema| format!("{told}: {}", schemas.kind(schema)))
 }
 
 /// The fields of the bodies, except those of a definition.
