@@ -117,7 +117,7 @@ async fn a_new_observer_keeps_its_values_from_the_form_to_a_text_and_back() {
     page.until_text(".notice", "did you mean priority?").await;
     // Each mistake is shown beside its line: those that the console knows, and those that only the manager finds.
     retype(&page, "it.value + 'grace: 2h\\noverlap: maybe\\n'").await;
-    page.until_text(".notice", "/grace “2h” is more than 1h").await;
+    page.until_text(".notice", "/grace is 2h: write at most 1h").await;
     page.until_text(".notice", "/overlap").await;
     page.until_text(".notice", "did you mean priority?").await;
     page.until("three lines", "document.querySelectorAll('.notice .line-of').length === 3").await;

@@ -81,9 +81,9 @@ async fn a_field_that_the_user_leaves_is_checked_by_its_limits_and_by_the_manage
         page.run(&format!("document.querySelector('{field}').dispatchEvent(new FocusEvent('blur'))")).await;
     };
     leave("#new-grace", "2h").await;
-    page.until_text("#new-grace-hint", "“2h” is more than 1h").await;
+    page.until_text("#new-grace-hint", "is 2h: write at most 1h").await;
     leave("#new-timeout", "500ms").await;
-    page.until_text("#new-timeout-hint", "“500ms” is less than 1s").await;
+    page.until_text("#new-timeout-hint", "is 500ms: write at least 1s").await;
     // Without a time zone, the times of a schedule are in UTC.
     page.fill("#new-zone", "").await;
     leave("#new-schedule", "99 * * * *").await;
@@ -91,6 +91,7 @@ async fn a_field_that_the_user_leaves_is_checked_by_its_limits_and_by_the_manage
     leave("#new-schedule", "0 3 * * *").await;
     page.until("no complaint", "!document.querySelector('#new-schedule-hint').classList.contains('bad')")
         .await;
+    // A field that is wrong does not hide that another one is.
     leave("#new-name", "taken").await;
     page.until_text("#new-name-hint", "an observer named taken exists already").await;
     // The user has not left this field.

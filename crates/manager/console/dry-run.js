@@ -13,8 +13,20 @@ function listed({ code, errors, message }) {
   return code !== "invalid" && errors.length === 1 ? [{ pointer: errors[0].pointer, detail: message }] : errors;
 }
 
+/** The definition without these members. */
+export const without = (definition, members) => Object.fromEntries(Object.entries(definition).filter(([name]) => !members.has(name)));
+
 /** What the manager would refuse; null if it does not say. */
 export async function errorsOf(method, path, definition, signal) {
+  const first = await refusalOf(method, path, definition, signal), memberOf = ({ pointer }) => pointer.split("/")[1];
+  const bad = new Set((first ?? []).map(memberOf).filter(Boolean));
+  if (bad.size === 0 || bad.has("kind")) return first;
+  // A definition that is not valid hides what is wrong besides, such as a name that is taken. What is missing now says nothing.
+  const rest = await refusalOf(method, path, without(definition, bad), signal);
+  return [...first, ...(rest ?? []).filter((it) => !bad.has(memberOf(it)))];
+}
+
+async function refusalOf(method, path, definition, signal) {
   try {
     await call(method, `${path}?dry_run=true`, definition, {}, signal);
     return [];
@@ -38,6 +50,3 @@ export function dryRuns(wait) {
   };
   return { ask, stop };
 }
-
-/** The definition without the members that the console itself refuses, so that the manager judges the others. */
-export const without = (definition, members) => Object.fromEntries(Object.entries(definition).filter(([name]) => !members.has(name)));
