@@ -20,7 +20,8 @@ use everwatch_core::capacity::create_admission::Created;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ObserverId, ObserverRef, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition, OnFull};
-use everwatch_core::record::row::Row;
+use everwatch_core::record::row::{Row, Slot};
+
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use std::collections::BTreeSet;
@@ -88,11 +89,9 @@ pub(super) async fn create_dry(
             _ => return Err(name_exists(&row.definition.name)),
         }
     }
-    let pool = &row.definition.pool;
-    if paused == Some(true) {
-        row = row.created_paused();
-    } else if row.definition.on_full == OnFull::Reject && row.starts_later(now).is_none() {
-        let services = manager.records.services(SERVICES_AGE).await?;
+    row = begun(manager, row, paused, now).await?;
+    if row.slot() == Slot::Admitted && row.definition.on_full == OnFull::Reject {
+        let (pool, services) = (&row.definition.pool, manager.records.services(SERVICES_AGE).await?);
         if services.iter().all(|it| it.registration.pool != *pool) {
             return Err(Problem::new(Code::NoCapacity, without_room(pool, &services)));
         }
@@ -119,13 +118,7 @@ pub(super) async fn create_row(
     let id = identity.id();
     let mut row = Row::created(id, definition, now, &manager.settings.row);
     row.trace = everwatch_trace::current();
-    if paused == Some(true) {
-        row = row.created_paused();
-    } else if row.starts_later(now).is_some() {
-        row = row.created_waiting();
-    } else if manager.records.paused_pools(SERVICES_AGE).await?.contains(&row.definition.pool) {
-        row = waits_for_pool(manager, row).await?;
-    }
+    row = begun(manager, row, paused, now).await?;
     let outcome = manager.requests.creates.create(row.clone(), actor::by()).await;
     let created = outcome.ok_or_else(|| Problem::new(Code::Stopping, "ask another manager"))?;
     let name = &row.definition.name;
@@ -188,6 +181,19 @@ async fn refused_create(
         | Created::CreatesQuota => namespaces::refusal(records, &row.definition, refused).await?,
     };
     Err(problem)
+}
+
+/// A new observer that is paused, or waits for its time or its pool, if it has to; whether it has a slot is decided when it is stored.
+async fn begun(manager: &Manager, row: Row, paused: Option<bool>, now: Timestamp) -> Result<Row, Problem> {
+    if paused == Some(true) {
+        Ok(row.created_paused())
+    } else if row.starts_later(now).is_some() {
+        Ok(row.created_waiting())
+    } else if manager.records.paused_pools(SERVICES_AGE).await?.contains(&row.definition.pool) {
+        waits_for_pool(manager, row).await
+    } else {
+        Ok(row)
+    }
 }
 
 /// A new observer of a paused pool.

@@ -298,3 +298,28 @@ async fn a_dry_run_checks_as_the_request_does_and_changes_nothing() {
     assert_eq!((it.spec["every"].as_str(), it.definition_version), (Some("3s"), 1));
     assert_eq!(it.desired, Desired::Running);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_is_refused_by_the_pools_that_refuse_the_create() {
+    let stage = Stage::new().await;
+    let _service = stage.service(2).await;
+    let pause = json!({"paused": true}).to_string();
+    let refusals = async |pool: &str, code: Option<&str>| {
+        for on_full in ["reject", "queue"] {
+            let body = json!({"kind": "ticker", "name": pool, "pool": pool, "on_full": on_full}).to_string();
+            let would = stage.send("POST", "/v1/observers?dry_run=true", Some(&body)).await;
+            match code.filter(|_| on_full == "reject") {
+                Some(code) => {
+                    would.refused(503, code);
+                    stage.send("POST", "/v1/observers", Some(&body)).await.refused(503, code);
+                }
+                None => assert_eq!(would.read::<Observer>(200).status, Status::Created, "{pool}, {on_full}"),
+            }
+        }
+    };
+    refusals("default", None).await;
+    refusals("gpu", Some("no-capacity")).await;
+    stage.send("PUT", "/v1/pools/default", Some(&pause)).await.read::<Value>(200);
+    stage.until_read("/v1/pools/default", |it: &everwatch_api::Pool| it.paused).await;
+    refusals("default", Some("pool-paused")).await;
+}
