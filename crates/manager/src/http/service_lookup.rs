@@ -9,29 +9,32 @@ use everwatch_core::capacity::maintenance::{OrderBook, room_by_pool};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::service::ServiceRow;
-use everwatch_store::{HeldWeights, StoreError};
+use everwatch_store::StoreError;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// What responses show of services beside their rows.
 pub(super) struct ServiceViews {
     book: OrderBook,
     room: BTreeMap<Pool, u32>,
-    held: HeldWeights,
+    /// The slots of each living service that are in use.
+    held: BTreeMap<ServiceId, u32>,
     now: Timestamp,
 }
 
 impl ServiceViews {
     pub(super) async fn load(records: &Records) -> Result<Self, StoreError> {
         let book = orders::book(records).await?;
-        let room = room_by_pool(&records.services(Duration::ZERO).await?);
-        let held = records.store.held_weights().await?;
+        let services = records.services_as_reported().await?;
+        let room = room_by_pool(&services);
+        let held = services.iter().map(|it| (it.id, it.held())).collect();
         Ok(Self { book, room, held, now: records.clock.now() })
     }
     pub(super) fn service(&self, row: &ServiceRow) -> Service {
         let room = self.room.get(&row.registration.pool).copied().unwrap_or(0);
         let mut row = row.clone();
-        row.set_held(self.held.get(&row.id).copied().unwrap_or(0));
+        if let Some(held) = self.held.get(&row.id) {
+            row.set_held((*held).into());
+        }
         Service::of(&row, self.book.get(row.registration.name.as_str()), room, self.now)
     }
 }
