@@ -1,4 +1,4 @@
-//! Words errors of invalid input: with the place where the user gave a member instead of its pointer.
+//! Puts the place where the user gave a member into errors of invalid input, instead of the pointer to the member.
 
 /// The message of the YAML parser without the lines of the file, below which it repeats the message.
 pub(crate) fn first_line(error: &impl std::fmt::Display) -> String {

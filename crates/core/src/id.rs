@@ -192,7 +192,7 @@ checked_name!(
 checked_name!(
     LimitKey,
     "key of a limit",
-    "What a limit counts observers by, for example an account: at most so many of those that name it run at once.",
+    "What a limit counts observers by, for example an account. The limit is the maximum number of observers with this key that run at once.",
     check_limit_key
 );
 checked_name!(

@@ -12,7 +12,7 @@ const SLOTS = 1200;
 const LINKS = 240;
 /** Up to this number of observers and free slots, each cell has its name. */
 const NAMED = 60;
-/** Of so many starts, the page shows so many that were moves. */
+/** The starts that the page reads, and the most moves among them that it shows. */
 const STARTS = 60, MOVES = 8;
 const FLIGHTS = 300;
 const FLIGHT_MS = 700;

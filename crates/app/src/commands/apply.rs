@@ -191,7 +191,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
                 }
                 Some(other) => {
                     let why = format!(
-                        "a `name` in this file is {other}, and no text: write it in quotes (YAML reads y, no and on as true or false)"
+                        "a `name` in this file is {other}, which is not a string: write it in quotes (YAML reads y, no and on as true or false)"
                     );
                     return Err(wrong(&why).into());
                 }

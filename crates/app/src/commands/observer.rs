@@ -136,15 +136,15 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     let named = Named { kind: kind.as_deref(), pool: pool.as_deref(), service: None };
     let sent = explained(client, named, sent).await;
     let made = sent.map_err(|error| with_cure(in_place(error, |it| flag_of(it, &json_flags)), &name))?;
-    let waits_for = pool.as_deref().filter(|_| asked.wait.is_none());
     if asked.dry_run {
         print(&format!("observer {} would be created", made.name));
-    } else if asked.wait.is_none() {
+    } else if let Some(timeout) = asked.wait {
+        print(&waiting::until(client, &made.name, Goal::Runs(FormerRun::default()), timeout).await?);
+        return Ok(());
+    } else {
         print(&Action::Create.told_alone(&made));
     }
-    unknown::warn_unserved(client, waits_for.into_iter().collect()).await;
-    let Some(timeout) = asked.wait.filter(|_| !asked.dry_run) else { return Ok(()) };
-    print(&waiting::until(client, &made.name, Goal::Runs(FormerRun::default()), timeout).await?);
+    unknown::warn_unserved(client, pool.as_deref().into_iter().collect()).await;
     Ok(())
 }
 

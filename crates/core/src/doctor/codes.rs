@@ -41,7 +41,10 @@ pub const CODES: [(&str, &str); 43] = [
     ("no-service", "Observers wait in a pool without services."),
     ("no-service-for-kind", "Observers wait in a pool in which no service offers their kind."),
     ("parked", "Messages are parked: managers could not read or apply them, or no manager has signed them."),
-    ("policy", "A policy of RabbitMQ changes a queue so that observers can be lost or run late."),
+    (
+        "policy",
+        "A policy of RabbitMQ changes a queue so that it loses observers, or refuses creates and reports.",
+    ),
     ("pool-full", "A pool has fewer slots than its observers need."),
     ("pool-single", "A service and the managers disagree about whether its pool is a single pool."),
     ("queue-arguments", "A queue was declared with other arguments than those of Everwatch."),

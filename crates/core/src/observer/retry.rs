@@ -112,13 +112,15 @@ impl Retry {
                 Err(("/attempts", "counts the first start too: 1 or more, or null for ever"))
             }
             Self::Exponential { first, max, .. } if first.is_zero() || max < first => {
-                Err(("/first", "more than zero and no more than `max`"))
+                Err(("/first", "must be more than zero, and at most `max`"))
             }
-            Self::Exponential { max, .. } if *max > YEAR => Err(("/max", "at most a year")),
-            Self::Fixed { every, .. } if *every > YEAR => Err(("/every", "at most a year")),
-            Self::Intervals { delays } if delays.len() > 100 => Err(("/delays", "at most 100 delays")),
+            Self::Exponential { max, .. } if *max > YEAR => Err(("/max", "must be at most a year")),
+            Self::Fixed { every, .. } if *every > YEAR => Err(("/every", "must be at most a year")),
+            Self::Intervals { delays } if delays.len() > 100 => {
+                Err(("/delays", "must be at most 100 delays"))
+            }
             Self::Intervals { delays } if delays.iter().any(|delay| delay.0 > YEAR) => {
-                Err(("/delays", "each at most a year"))
+                Err(("/delays", "must each be at most a year"))
             }
             Self::Exponential { .. } | Self::Fixed { .. } | Self::Intervals { .. } => Ok(()),
         }

@@ -27,7 +27,7 @@ pub(super) struct Balance {
     /// Only this pool.
     #[schema(value_type = Option<String>)]
     pool: Option<Pool>,
-    /// Move at most so many observers of each pool.
+    /// The most observers to move in each pool.
     #[schema(minimum = 1, maximum = 100_000)]
     moves: u32,
 }
