@@ -1,10 +1,11 @@
 //! The reference of the definition of an observer, generated from the OpenAPI document and from the defaults that a manager fills in.
 
-use super::keep;
 use super::reference::dev;
 use super::schema::{Schemas, text};
+use super::{keep, root};
 use everwatch_core::observer::definition::MEMBERS;
 use everwatch_core::record::service::ServiceState;
+use everwatch_tests::http::Api;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -34,6 +35,34 @@ restarts the observer. `name` and `namespace` cannot change. The chapters [When 
 key](limits.md) and [Weight](weight.md) explain the fields about time and slots.
 ";
 
+/// An example of each field of an observer, and where the book explains the field.
+const FIELDS: [(&str, &str, &str); 20] = [
+    ("name", "btc-price", ""),
+    ("namespace", "default", "namespaces.md"),
+    ("kind", "http", "observers/README.md"),
+    ("spec", r#"{ url: "https://prices.example/btc" }"#, "writing-observers.md#the-spec"),
+    ("pool", "default", "operating.md#create-and-delete-pools"),
+    ("labels", "{ team: prices }", "operating.md#many-observers-at-once"),
+    ("retry", "{ kind: fixed, every: 10s, attempts: 5 }", "#retry"),
+    ("overlap", "forbid", "failures.md#prevent-overlap"),
+    ("grace", "30s", "writing-observers.md#when-code-must-stop"),
+    ("on_full", "queue", "scheduling.md#the-backlog"),
+    ("priority", "50", "scheduling.md#priority"),
+    ("weight", "1", "weight.md"),
+    ("limits", "[tenant-acme]", "limits.md"),
+    ("start_at", "2099-01-31T09:30:00Z", "scheduling.md#from-when-and-until-when"),
+    ("finish_at", "2099-01-31T17:00:00Z", "scheduling.md#from-when-and-until-when"),
+    (
+        "windows",
+        r#"{ time_zone: America/New_York, open: [{ days: mon-fri, from: "09:30", to: "16:00" }] }"#,
+        "scheduling.md#windows",
+    ),
+    ("schedule", r#"{ cron: "30 6 * * *", time_zone: Europe/Berlin }"#, "scheduling.md#schedules"),
+    ("start_within", "5m", "scheduling.md#the-backlog"),
+    ("attempt_timeout", "1h", "scheduling.md#how-long-an-attempt-may-take"),
+    ("desired", "paused", "first-observer.md#pause-move-delete"),
+];
+
 /// The definitions within a definition, in the order of the page.
 const PARTS: [(&str, &str); 4] = [
     ("RetryPolicy", "Retry"),
@@ -49,19 +78,32 @@ async fn the_reference_of_the_definition_is_as_the_openapi_document() {
     api.until_service("service-1", |it| it.state == ServiceState::Active).await;
     let sent = api.call("POST", "/v1/observers?dry_run=true", Some(json!({"kind": "ticker"}))).await;
     let (200, defaults) = sent else { panic!("{sent:?}") };
+    let (status, set) = api.call("PUT", "/v1/limits/tenant-acme", Some(json!({"max": 10}))).await;
+    assert!((200..300).contains(&status), "{set}");
     let schemas = &document["components"]["schemas"];
     let table = Table(Schemas { all: schemas, link });
     let mut page = HEAD.to_owned();
     let members = MEMBERS.into_iter().chain(["desired"]);
-    let rows = members.map(|name| {
+    let mut rows = String::new();
+    for name in members {
+        let (_, example, chapter) = FIELDS.into_iter().find(|(field, ..)| *field == name).unwrap();
+        accepts(&api, name, example).await;
         let default = match name {
             "kind" => "required".to_owned(),
             "name" => "generated".to_owned(),
             _ => shown(&defaults[name]),
         };
-        table.row(name, &schemas["NewObserver"]["properties"][name], &default)
-    });
-    page += &section("## Fields", "", &rows.collect::<String>());
+        let member = &schemas["NewObserver"]["properties"][name];
+        let see =
+            if chapter.is_empty() { String::new() } else { format!(" See [{}]({chapter}).", title(chapter)) };
+        let (kind, about) = (table.0.kind(member), table.about(name, member));
+        writeln!(rows, "| `{name}` | {kind} | {default} | `{example}` | {about}{see} |").unwrap();
+    }
+    write!(
+        page,
+        "\n## Fields\n\n| field | type | default | example | meaning |\n|---|---|---|---|---|\n{rows}"
+    )
+    .unwrap();
     for (name, title) in PARTS {
         let schema = &schemas[name];
         let heading = format!("## {title}");
@@ -77,6 +119,26 @@ async fn the_reference_of_the_definition_is_as_the_openapi_document() {
         }
     }
     keep("docs/definition.md", &page);
+}
+
+/// The heading to which a link leads.
+fn title(link: &str) -> String {
+    let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let file = if file.is_empty() { "definition.md" } else { file };
+    let text = std::fs::read_to_string(root().join("docs").join(file)).unwrap();
+    let headings =
+        text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches(['#', ' ']));
+    let anchor_of = |heading: &str| heading.to_lowercase().replace(' ', "-").replace(',', "");
+    let mut found = headings.filter(|heading| anchor.is_empty() || anchor_of(heading) == anchor);
+    found.next().unwrap().to_owned()
+}
+
+/// Asks the manager whether it accepts the example of a field.
+async fn accepts(api: &Api, field: &str, example: &str) {
+    let mut definition = json!({"kind": "http", "spec": {"url": "https://prices.example/btc"}});
+    definition[field] = serde_saphyr::from_str(example).unwrap();
+    let (status, answer) = api.call("POST", "/v1/observers?dry_run=true", Some(definition)).await;
+    assert_eq!(status, 200, "{field}: {example}: {answer}");
 }
 
 /// The link to a part of this page.
@@ -129,8 +191,12 @@ impl Table<'_> {
     }
 
     fn row(&self, name: &str, member: &Value, default: &str) -> String {
+        format!("| `{name}` | {} | {default} | {} |\n", self.0.kind(member), self.about(name, member))
+    }
+
+    fn about(&self, name: &str, member: &Value) -> String {
         let about = self.0.about(member);
         assert!(!about.is_empty(), "the OpenAPI document does not describe {name}");
-        format!("| `{name}` | {} | {default} | {about} |\n", self.0.kind(member))
+        about
     }
 }

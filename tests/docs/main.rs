@@ -6,7 +6,6 @@ mod chapter;
 mod commands;
 mod configuration;
 mod definition;
-mod doctor;
 mod links;
 mod messages;
 mod metrics;

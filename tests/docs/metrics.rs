@@ -1,6 +1,8 @@
 //! The reference of the metrics and alerts, generated from what managers and services describe and from the rules for Prometheus.
 
+use super::reference::dev;
 use super::{keep, root};
+use everwatch_core::record::service::ServiceState;
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -15,11 +17,12 @@ process did: add them up, as in `sum(rate(everwatch_reports_total[5m]))`. Histog
 and `_count`.
 ";
 
-fn table(metrics: &[[&str; 4]]) -> String {
-    let mut table = "| metric | type | unit | meaning |\n|---|---|---|---|\n".to_owned();
-    for [name, kind, unit, meaning] in metrics {
-        let unit = if *unit == "count" { "–" } else { unit };
-        writeln!(table, "| `{name}` | {kind} | {unit} | {meaning} |").unwrap();
+fn table(metrics: &[[String; 5]]) -> String {
+    let mut table = "| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n".to_owned();
+    for [name, kind, unit, labels, meaning] in metrics {
+        let unit = if unit == "count" { "–" } else { unit };
+        let labels = if labels.is_empty() { "–" } else { labels };
+        writeln!(table, "| `{name}` | {kind} | {unit} | {labels} | {meaning} |").unwrap();
     }
     table
 }
@@ -52,4 +55,31 @@ fn the_reference_of_the_metrics_is_as_they_describe_themselves() {
     )
     .unwrap();
     keep("docs/metrics.md", &page);
+}
+
+#[tokio::test]
+async fn every_exported_sample_has_the_labels_of_the_table() {
+    let (_dev, api) = dev();
+    api.until_service("service-1", |it| it.state == ServiceState::Active).await;
+    let text = reqwest::get(format!("{}/metrics", api.url)).await.unwrap().text().await.unwrap();
+    let described: Vec<_> =
+        everwatch_manager::described_metrics().into_iter().chain(everwatch::described_metrics()).collect();
+    let mut labelled = 0;
+    for sample in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let (series, _) = sample.rsplit_once(' ').unwrap();
+        let (name, labels) = series.trim_end_matches('}').split_once('{').unwrap_or((series, ""));
+        let mut keys: Vec<_> =
+            labels.split("\",").filter_map(|label| Some(label.split_once('=')?.0)).collect();
+        keys.retain(|key| *key != "le");
+        labelled += usize::from(!keys.is_empty());
+        let is_of = |metric: &str| {
+            let rest = name.strip_prefix(metric);
+            rest.is_some_and(|rest| ["", "_bucket", "_sum", "_count"].contains(&rest))
+        };
+        let Some([_, _, _, expected, _]) = described.iter().find(|[metric, ..]| is_of(metric)) else {
+            panic!("the table lacks {name}")
+        };
+        assert_eq!(keys.join(", "), *expected, "{sample}");
+    }
+    assert!(labelled > 5, "{text}");
 }

@@ -49,56 +49,71 @@ pub(crate) const WAITED: &str = "everwatch_waited_seconds";
 pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
 pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
 
-const GAUGES: [(&str, Unit, &str); 19] = [
-    (OBSERVERS, Unit::Count, "observers by pool and status"),
-    (OBSERVER_HEALTH, Unit::Count, "observers that are to run, by pool and health"),
-    (SERVICES, Unit::Count, "living services by state"),
-    (CAPACITY, Unit::Count, "slots of active services by pool"),
-    (HELD, Unit::Count, "slots in use, by pool"),
-    (FREE, Unit::Count, "slots of active services that are free, by pool"),
-    (READY, Unit::Count, "messages in the work queue of a pool that no service has taken"),
-    (WAITING, Unit::Count, "observers that wait in the backlog of a pool until they have a slot"),
+/// The name of a metric, its unit, its labels and its help. A histogram has no labels.
+type Metric = (&'static str, Unit, &'static [&'static str], &'static str);
+
+const GAUGES: [Metric; 19] = [
+    (OBSERVERS, Unit::Count, &["pool", "status"], "observers by pool and status"),
+    (OBSERVER_HEALTH, Unit::Count, &["pool", "health"], "observers that are to run, by pool and health"),
+    (SERVICES, Unit::Count, &["state"], "living services by state"),
+    (CAPACITY, Unit::Count, &["pool"], "slots of active services by pool"),
+    (HELD, Unit::Count, &["pool"], "slots in use, by pool"),
+    (FREE, Unit::Count, &["pool"], "slots of active services that are free, by pool"),
+    (READY, Unit::Count, &["pool"], "messages in the work queue of a pool that no service has taken"),
+    (WAITING, Unit::Count, &["pool"], "observers that wait in the backlog of a pool until they have a slot"),
     (
         LIMIT_USED,
         Unit::Count,
+        &["key"],
         "places of a limit in use, by key; a limit for a beginning of keys is not shown",
     ),
-    (LIMIT_MAX, Unit::Count, "observers of a limit that may run at once, by key"),
-    (LIMIT_WAITING, Unit::Count, "observers that wait for a place of a limit, by key"),
-    (PERMITS_WAITING, Unit::Count, "permits of a rate for which code waits, by rate"),
-    (ROLLOUTS, Unit::Count, "unfinished rollouts, by state"),
-    (BATCHES, Unit::Count, "unfinished batches, by state"),
-    (PARKED, Unit::Count, "messages that managers could not read or apply, or that no manager has signed"),
-    (UNREADABLE_ROWS, Unit::Count, "stored rows that this manager has met and cannot read, by table"),
+    (LIMIT_MAX, Unit::Count, &["key"], "observers of a limit that may run at once, by key"),
+    (LIMIT_WAITING, Unit::Count, &["key"], "observers that wait for a place of a limit, by key"),
+    (PERMITS_WAITING, Unit::Count, &["rate"], "permits of a rate for which code waits, by rate"),
+    (ROLLOUTS, Unit::Count, &["state"], "unfinished rollouts, by state"),
+    (BATCHES, Unit::Count, &["state"], "unfinished batches, by state"),
+    (
+        PARKED,
+        Unit::Count,
+        &[],
+        "messages that managers could not read or apply, or that no manager has signed",
+    ),
+    (
+        UNREADABLE_ROWS,
+        Unit::Count,
+        &["table"],
+        "stored rows that this manager has met and cannot read, by table",
+    ),
     (
         STATE_LAG,
         Unit::Seconds,
+        &[],
         "age of the newest watermark that this manager has read from the state queue that lags most",
     ),
-    (OUTBOX, Unit::Count, "publishes under way or waiting for their turn"),
-    (CONNECTED, Unit::Count, "1 if this manager has a session with the broker"),
+    (OUTBOX, Unit::Count, &[], "publishes under way or waiting for their turn"),
+    (CONNECTED, Unit::Count, &[], "1 if this manager has a session with the broker"),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 19] = [
-    (everwatch_trace::LOST, Unit::Count, "spans dropped because no collector accepted them"),
-    (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
-    (LOST_EVENTS, Unit::Count, "events lost because they arrived faster than the database stored them"),
-    (PUBLISHES, Unit::Count, "work messages that the broker has confirmed"),
-    (ADMISSIONS, Unit::Count, "observers admitted after waiting for a slot"),
-    (PREEMPTIONS, Unit::Count, "runs that were ended for observers of a higher priority"),
-    (PERMITS_GRANTED, Unit::Count, "permits that this manager has granted, by rate"),
-    (REPUBLISHES, Unit::Count, "work messages published again as the next generation"),
-    (REPORTS, Unit::Count, "reports read from the state queues"),
-    (STALE_REPORTS, Unit::Count, "reports of a generation that is over"),
-    (UNKNOWN_REPORTS, Unit::Count, "reports of a kind that this version does not know"),
-    (UNAUTHENTICATED, Unit::Count, "requests without a valid token, where one is needed"),
-    (UNKNOWN_OBSERVERS, Unit::Count, "reports of observers that the database does not know"),
-    (UNREADABLE, Unit::Count, "messages that could not be read, by queue"),
-    (HEARTBEATS, Unit::Count, "heartbeats read"),
-    (PROBES, Unit::Count, "probes read"),
-    (PASSED_OVER, Unit::Count, "reports about rows that cannot be read"),
-    (RANGES_REQUESTED, Unit::Count, "ranges of inventories that differed from the database"),
-    (FAILED_PASSES, Unit::Count, "passes of the reconciler that failed"),
+const COUNTERS: [Metric; 19] = [
+    (everwatch_trace::LOST, Unit::Count, &[], "spans dropped because no collector accepted them"),
+    (everwatch_trace::LOST_LOG_LINES, Unit::Count, &[], "lines of the log that standard error did not take"),
+    (LOST_EVENTS, Unit::Count, &[], "events lost because they arrived faster than the database stored them"),
+    (PUBLISHES, Unit::Count, &[], "work messages that the broker has confirmed"),
+    (ADMISSIONS, Unit::Count, &[], "observers admitted after waiting for a slot"),
+    (PREEMPTIONS, Unit::Count, &[], "runs that were ended for observers of a higher priority"),
+    (PERMITS_GRANTED, Unit::Count, &["rate"], "permits that this manager has granted, by rate"),
+    (REPUBLISHES, Unit::Count, &[], "work messages published again as the next generation"),
+    (REPORTS, Unit::Count, &[], "reports read from the state queues"),
+    (STALE_REPORTS, Unit::Count, &[], "reports of a generation that is over"),
+    (UNKNOWN_REPORTS, Unit::Count, &[], "reports of a kind that this version does not know"),
+    (UNAUTHENTICATED, Unit::Count, &[], "requests without a valid token, where one is needed"),
+    (UNKNOWN_OBSERVERS, Unit::Count, &[], "reports of observers that the database does not know"),
+    (UNREADABLE, Unit::Count, &["queue"], "messages that could not be read, by queue"),
+    (HEARTBEATS, Unit::Count, &[], "heartbeats read"),
+    (PROBES, Unit::Count, &[], "probes read"),
+    (PASSED_OVER, Unit::Count, &[], "reports about rows that cannot be read"),
+    (RANGES_REQUESTED, Unit::Count, &[], "ranges of inventories that differed from the database"),
+    (FAILED_PASSES, Unit::Count, &[], "passes of the reconciler that failed"),
 ];
 
 /// Upper ends of buckets, in seconds: from a redelivery within one broker to a cut-off host.
@@ -121,13 +136,15 @@ const HISTOGRAMS: [(&str, Unit, &[f64], &str); 7] = [
     (OVERLAP, Unit::Seconds, &SECONDS, "time in which two runs of one observer were reported at once"),
 ];
 
-/// Every metric of a manager: name, type, unit and meaning.
+/// Every metric of a manager: name, type, unit, labels and meaning.
 #[must_use]
-pub fn described_metrics() -> Vec<[&'static str; 4]> {
+pub fn described_metrics() -> Vec<[String; 5]> {
     let described = |kind: &'static str| {
-        move |(name, unit, help): (&'static str, Unit, &'static str)| [name, kind, unit.as_str(), help]
+        move |(name, unit, labels, help): Metric| {
+            [name.to_owned(), kind.to_owned(), unit.as_str().to_owned(), labels.join(", "), help.to_owned()]
+        }
     };
-    let histograms = HISTOGRAMS.map(|(name, unit, _, help)| (name, unit, help));
+    let histograms = HISTOGRAMS.map(|(name, unit, _, help)| (name, unit, [].as_slice(), help));
     let gauges = GAUGES.into_iter().map(described("gauge"));
     gauges
         .chain(COUNTERS.into_iter().map(described("counter")))
@@ -142,13 +159,14 @@ pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
         builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
     }
     let recorder = builder.install_recorder()?;
-    for (name, unit, help) in GAUGES {
+    for (name, unit, _, help) in GAUGES {
         metrics::describe_gauge!(name, unit, help);
     }
-    for (name, unit, help) in COUNTERS {
+    for (name, unit, labels, help) in COUNTERS {
         metrics::describe_counter!(name, unit, help);
-        // Otherwise a counter would appear with its first step, and alerts would miss that step.
-        if name != UNREADABLE && name != PERMITS_GRANTED {
+        // Otherwise a counter would appear with its first step, and alerts would miss that step. The values of labels are not
+        // known before.
+        if labels.is_empty() {
             metrics::counter!(name).absolute(0);
         }
     }

@@ -13,60 +13,74 @@ pub(crate) const SESSIONS: &str = "everwatch_service_sessions_total";
 pub(crate) const STARTS: &str = "everwatch_service_starts_total";
 pub(crate) const FENCED: &str = "everwatch_service_fenced_observers_total";
 pub(crate) const STALLS: &str = "everwatch_service_stalls_total";
-/// Of the code of observers, by kind and name.
+/// Of the code of observers.
 pub(crate) const COUNTED: &str = "everwatch_observer_counted_total";
 pub(crate) const GAUGED: &str = "everwatch_observer_gauged";
 pub(crate) const UNREADABLE: &str = "everwatch_service_unreadable_commands_total";
-/// By message (work, command) and reason.
+/// The message is work or a command.
 pub(crate) const REFUSED: &str = "everwatch_service_refused_messages_total";
 
-const GAUGES: [(&str, Unit, &str); 5] = [
-    (CAPACITY, Unit::Count, "slots of this service"),
-    (HELD, Unit::Count, "slots in use"),
-    (LOOP_LAG, Unit::Seconds, "by how much the control loop woke late before the newest heartbeat"),
-    (RESIDENT, Unit::Bytes, "resident memory of the process"),
-    (BLOCKED, Unit::Count, "observers whose code blocks a thread, for a second or more"),
+/// The name of a metric, its unit, its labels and its help.
+type Metric = (&'static str, Unit, &'static [&'static str], &'static str);
+
+const GAUGES: [Metric; 6] = [
+    (CAPACITY, Unit::Count, &[], "slots of this service"),
+    (HELD, Unit::Count, &[], "slots in use"),
+    (LOOP_LAG, Unit::Seconds, &[], "by how much the control loop woke late before the newest heartbeat"),
+    (RESIDENT, Unit::Bytes, &[], "resident memory of the process"),
+    (BLOCKED, Unit::Count, &[], "observers whose code blocks a thread, for a second or more"),
+    (
+        GAUGED,
+        Unit::Count,
+        &["kind", "name"],
+        "sum of a gauge over the running observers of a kind, by kind and name",
+    ),
 ];
 
-const COUNTERS: [(&str, Unit, &str); 7] = [
-    (everwatch_trace::LOST, Unit::Count, "spans dropped because no collector accepted them"),
-    (everwatch_trace::LOST_LOG_LINES, Unit::Count, "lines of the log that standard error did not take"),
-    (SESSIONS, Unit::Count, "sessions with the broker that began; more than one: sessions were lost"),
-    (STARTS, Unit::Count, "starts of the code of observers, including those after an error"),
-    (FENCED, Unit::Count, "observers that were ended because the broker could not be heard"),
-    (STALLS, Unit::Count, "stalls: code of an observer that blocked a thread for a second or more"),
-    (UNREADABLE, Unit::Count, "commands that could not be read"),
+const COUNTERS: [Metric; 9] = [
+    (everwatch_trace::LOST, Unit::Count, &[], "spans dropped because no collector accepted them"),
+    (everwatch_trace::LOST_LOG_LINES, Unit::Count, &[], "lines of the log that standard error did not take"),
+    (SESSIONS, Unit::Count, &[], "sessions with the broker that began; more than one: sessions were lost"),
+    (STARTS, Unit::Count, &[], "starts of the code of observers, including those after an error"),
+    (FENCED, Unit::Count, &[], "observers that were ended because the broker could not be heard"),
+    (STALLS, Unit::Count, &[], "stalls: code of an observer that blocked a thread for a second or more"),
+    (UNREADABLE, Unit::Count, &[], "commands that could not be read"),
+    (
+        COUNTED,
+        Unit::Count,
+        &["kind", "name"],
+        "what the code of all observers of a kind has counted, by kind and name",
+    ),
+    (
+        REFUSED,
+        Unit::Count,
+        &["message", "reason"],
+        "messages refused because no manager signed them, by message and reason",
+    ),
 ];
 
-/// Metrics that appear with their first value, because their labels are not known before.
-const LABELLED_COUNTERS: [(&str, Unit, &str); 2] = [
-    (COUNTED, Unit::Count, "what the code of all observers of a kind has counted, by kind and name"),
-    (REFUSED, Unit::Count, "messages refused because no manager signed them, by message and reason"),
-];
-const LABELLED_GAUGES: [(&str, Unit, &str); 1] =
-    [(GAUGED, Unit::Count, "sum of a gauge over the running observers of a kind, by kind and name")];
-
-/// Every metric of a service: name, type, unit and meaning.
+/// Every metric of a service: name, type, unit, labels and meaning.
 #[must_use]
-pub fn described_metrics() -> Vec<[&'static str; 4]> {
+pub fn described_metrics() -> Vec<[String; 5]> {
     let described = |kind: &'static str| {
-        move |(name, unit, help): (&'static str, Unit, &'static str)| [name, kind, unit.as_str(), help]
+        move |(name, unit, labels, help): Metric| {
+            [name.to_owned(), kind.to_owned(), unit.as_str().to_owned(), labels.join(", "), help.to_owned()]
+        }
     };
-    let gauges = GAUGES.into_iter().chain(LABELLED_GAUGES).map(described("gauge"));
-    gauges.chain(COUNTERS.into_iter().chain(LABELLED_COUNTERS).map(described("counter"))).collect()
+    GAUGES.into_iter().map(described("gauge")).chain(COUNTERS.into_iter().map(described("counter"))).collect()
 }
 
 /// Describes everything to the recorder of this process; what has not happened yet is shown as zero.
 pub(crate) fn describe() {
-    for (name, unit, help) in GAUGES.into_iter().chain(LABELLED_GAUGES) {
+    for (name, unit, _, help) in GAUGES {
         metrics::describe_gauge!(name, unit, help);
     }
-    for (name, unit, help) in COUNTERS {
+    for (name, unit, labels, help) in COUNTERS {
         metrics::describe_counter!(name, unit, help);
-        metrics::counter!(name).absolute(0);
-    }
-    for (name, unit, help) in LABELLED_COUNTERS {
-        metrics::describe_counter!(name, unit, help);
+        // A counter with labels appears with its first value, because the values of its labels are not known before.
+        if labels.is_empty() {
+            metrics::counter!(name).absolute(0);
+        }
     }
 }
 

@@ -18,7 +18,9 @@ pub(super) fn findings(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     for service in taking(&fleet.services) {
         pools.entry(&service.registration.pool).or_default().push(service);
     }
-    let busy = fleet.needed.iter().filter(|(pool, needed)| **needed > 0 && !has_returning(pool, fleet, now));
+    // The slots that are missing come back with such a service.
+    let has_returning = |pool: &Pool| returning(fleet, now).any(|it| it.registration.pool == *pool);
+    let busy = fleet.needed.iter().filter(|(pool, needed)| **needed > 0 && !has_returning(pool));
     let found = busy.filter_map(|(pool, needed)| match pools.get(pool)?.as_slice() {
         [taking] if taking.registration.pool_single => of_single_pool(taking, &fleet.services, *needed),
         services => of_pool(pool, (services, &cordoned(pool, fleet)), *needed),
@@ -97,15 +99,12 @@ fn two_largest(sizes: &[u32]) -> u64 {
     sizes.iter().rev().take(2).map(|size| u64::from(*size)).sum()
 }
 
-/// Whether a service of the pool was killed by hand a moment ago and is not back yet: the slots that are missing come back with it.
-fn has_returning(pool: &Pool, fleet: &FleetFacts, now: Timestamp) -> bool {
+/// The services that were killed by hand a moment ago and are not back yet.
+pub(super) fn returning(fleet: &FleetFacts, now: Timestamp) -> impl Iterator<Item = &ServiceRow> {
     let is_back =
         |row: &ServiceRow| fleet.services.iter().any(|it| it.registration.name == row.registration.name);
-    fleet.killed_by_hand.iter().any(|it| {
-        it.registration.pool == *pool
-            && it.end.is_some_and(|end| now.since(end.at) < BACK_WITHIN)
-            && !is_back(it)
-    })
+    let is_late = move |row: &ServiceRow| row.end.is_none_or(|end| now.since(end.at) >= BACK_WITHIN);
+    fleet.killed_by_hand.iter().filter(move |it| !is_late(it) && !is_back(it))
 }
 
 /// The cordoned services of a pool, the largest first.

@@ -1,7 +1,7 @@
 //! The codes of findings.
 
 /// Every code, and what a finding with it says.
-pub const CODES: [(&str, &str); 43] = [
+pub const CODES: [(&str, &str); 44] = [
     ("ack-timeout-fired", "RabbitMQ took back messages because its acknowledgement timeout passed."),
     (
         "ack-timeout-short",
@@ -53,6 +53,7 @@ pub const CODES: [(&str, &str); 43] = [
     ("same-name", "Several living services have the same name."),
     ("schema-newer", "A newer manager has migrated the schema of the database."),
     ("schema-older", "The schema of the database is older than the manager."),
+    ("service-killed", "A service of `everwatch dev` was killed by hand, and starts again."),
     ("service-lost", "Services were lost and have not come back."),
     ("sessions-lost", "Services lose their session with RabbitMQ repeatedly."),
     ("state-queue-lag", "The manager reads a state queue late."),

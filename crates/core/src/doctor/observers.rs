@@ -1,5 +1,6 @@
 //! Observers that fail although a service has room for them, and services that were lost and have not come back.
 
+use super::capacity::returning;
 use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
 use crate::record::health::is_crash_looping;
 use crate::record::observed::Settlement;
@@ -14,7 +15,8 @@ const LOOPS_FROM: u32 = 2;
 const NAMED_MAX: usize = 5;
 
 pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
-    [looping(&fleet.restarting), failed(&fleet.failed), lost(fleet, facts)].into_iter().flatten().collect()
+    let found = [looping(&fleet.restarting), failed(&fleet.failed), lost(fleet, facts), killed(fleet, facts)];
+    found.into_iter().flatten().collect()
 }
 
 fn listed(names: &[String], total: u64) -> String {
@@ -141,5 +143,27 @@ fn lost(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
         why: "a lost service ended without unregistering: its process was killed, or its host or network failed"
             .to_owned(),
         cure: format!("check host {} and its log, and start the service again", first.registration.host),
+    })
+}
+
+/// Services that a person killed to try out failover, and that start again by themselves.
+fn killed(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
+    let mut names: Vec<String> =
+        returning(fleet, facts.now).map(|it| it.registration.name.to_string()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let (were, start) = match names.len() {
+        0 => return None,
+        1 => ("was", "starts"),
+        _ => ("were", "start"),
+    };
+    let listed = listed(&names, names.len() as u64);
+    Some(Finding {
+        code: "service-killed",
+        severity: Severity::Info,
+        subject: "services".to_owned(),
+        what: format!("{listed} {were} killed by hand and {start} again in a few seconds"),
+        why: "until then, the pool has fewer slots".to_owned(),
+        cure: "none is needed: `everwatch dev` starts a killed service again as a new incarnation".to_owned(),
     })
 }

@@ -1,7 +1,13 @@
 //! Each problem yields its finding, and a healthy deployment yields none.
 
+#[path = "tests/examples.rs"]
+mod examples;
 #[path = "tests/failing.rs"]
 mod failing;
+#[path = "tests/headroom.rs"]
+mod headroom;
+#[path = "tests/reference.rs"]
+mod reference;
 #[path = "tests/single.rs"]
 mod single;
 #[path = "tests/tls.rs"]
@@ -73,6 +79,15 @@ fn running(name: &str, published_at: Timestamp, started_at: Timestamp) -> Row {
     row.published_at = Some(published_at);
     let key = Key { acquisitions: 0, seq: 1 };
     row.observed.started = Some(Stamped { key, value: Start { attempt: 1, at: started_at } });
+    row
+}
+
+/// A running observer whose code has failed before each of its attempts but the last.
+fn failing(name: &str, attempts: u32) -> Row {
+    let mut row = running(name, at(0), now());
+    row.observed.started.as_mut().unwrap().value.attempt = attempts;
+    row.observed.last_error =
+        Some(Stamped { key: Key { acquisitions: 0, seq: 1 }, value: "no such file".to_owned() });
     row
 }
 
@@ -420,44 +435,6 @@ fn observers_that_no_service_takes_are_reported() {
     let told = &diagnosed(elsewhere)[0];
     assert!(told.cure.ends_with("or `everwatch observer move w --pool default`"), "{told:?}");
     assert!(!diagnosed(wait("camera"))[0].cure.contains("observer move"), "no pool runs this kind");
-}
-
-#[test]
-fn missing_headroom_is_reported() {
-    let sizes = |sizes: &'static [u32], needed: u64| {
-        move |facts: &mut Facts| {
-            let services =
-                (1..).zip(sizes).map(|(number, size)| service(number, &format!("s{number}"), *size));
-            fleet(facts).services = services.collect();
-            fleet(facts).needed = [(Pool::default(), needed)].into();
-        }
-    };
-    assert_eq!(found(sizes(&[10, 10, 10], 10)), NONE);
-    let killed = |name: &'static str, secs_ago: u64| {
-        move |facts: &mut Facts| {
-            sizes(&[10], 10)(facts);
-            let mut row = service(9, name, 10);
-            assert!(row.on_session_gone(now().minus(Duration::from_secs(secs_ago))));
-            fleet(facts).killed_by_hand = vec![row];
-        }
-    };
-    assert_eq!(found(killed("x", 10)), NONE, "it comes back by itself");
-    for (name, secs_ago) in [("x", 20), ("s1", 10)] {
-        assert_eq!(found(killed(name, secs_ago)), ["Warning too-big-to-lose service s1"], "{name}");
-    }
-    let cordoned = |facts: &mut Facts| {
-        sizes(&[10, 10], 10)(facts);
-        fleet(facts).services[1].heartbeat.as_mut().unwrap().state = Intent::Cordoned;
-    };
-    let told = diagnosed(cordoned).remove(0);
-    assert!(told.cure.starts_with("`everwatch service uncordon s2`, or start another"), "{told:?}");
-    assert_eq!(found(sizes(&[10, 10, 10], 11)), ["Info headroom pool default"]);
-    let cure = diagnosed(sizes(&[10, 20, 30], 25)).remove(0).cure;
-    assert_eq!(cure, "start another service of pool default with at least 15 slots");
-    assert_eq!(found(sizes(&[10, 10, 10], 21)), ["Warning too-big-to-lose service s3"]);
-    assert_eq!(found(sizes(&[10, 40, 10], 21)), ["Warning too-big-to-lose service s2"]);
-    assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
-    assert_eq!(found(sizes(&[10], 0)), NONE, "nothing would be lost");
 }
 
 #[test]

@@ -3,19 +3,11 @@
 use super::*;
 use crate::record::observed::{Settled, Settlement};
 
-fn looping(name: &str, attempts: u32) -> Row {
-    let mut row = running(name, at(0), now());
-    row.observed.started.as_mut().unwrap().value.attempt = attempts;
-    row.observed.last_error =
-        Some(Stamped { key: Key { acquisitions: 0, seq: 1 }, value: "no such file".to_owned() });
-    row
-}
-
 #[test]
 fn crash_looping_observers_are_named_by_number_of_restarts() {
     let set = |rows: Vec<Row>| move |facts: &mut Facts| fleet(facts).restarting = SomeRows { total: 9, rows };
-    assert_eq!(found(set(vec![looping("once", 2)])), NONE, "one restart is no crash loop");
-    let all = vec![looping("few", 3), looping("once", 2), looping("often", 40)];
+    assert_eq!(found(set(vec![failing("once", 2)])), NONE, "one restart is no crash loop");
+    let all = vec![failing("few", 3), failing("once", 2), failing("often", 40)];
     let findings = diagnosed(set(all));
     assert_eq!(
         (findings.len(), findings[0].code, findings[0].severity),
@@ -37,7 +29,7 @@ fn observers_whose_services_died_are_not_said_to_have_failed() {
     assert_eq!(what, "1 observer lost the service or the broker soon after the start, repeatedly: suspect");
     assert!(cure.contains("everwatch timeline") && cure.contains("observer pause suspect"), "{cure}");
     // With one that fails, its error is the news.
-    let findings = diagnosed(set(vec![suspect, looping("often", 40)]));
+    let findings = diagnosed(set(vec![suspect, failing("often", 40)]));
     assert!(findings[0].what.ends_with("failed repeatedly: often (39 restarts), suspect"), "{findings:?}");
 }
 
@@ -48,7 +40,7 @@ fn failed_observers_are_counted_and_the_first_five_are_named() {
     assert_eq!((findings.len(), findings[0].code), (1, "failed"));
     assert_eq!(findings[0].what, "12 observers failed: o1, o2, o3, o4, o5 and 7 more");
     assert!(findings[0].why.ends_with("the error of the first one is: not known"), "{findings:?}");
-    let mut row = looping("o1", 2);
+    let mut row = failing("o1", 2);
     let how = Settlement::Failed { error: "its services died".to_owned(), attempts: 2 };
     let key = Key { acquisitions: 0, seq: 2 };
     row.observed.settled = Some(Settled { key, service: ServiceId(Uuid::from_u128(1)), at: now(), how });

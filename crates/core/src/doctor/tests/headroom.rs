@@ -1,0 +1,41 @@
+//! Pools that cannot lose a service.
+
+use super::*;
+
+#[test]
+fn missing_headroom_is_reported() {
+    let sizes = |sizes: &'static [u32], needed: u64| {
+        move |facts: &mut Facts| {
+            let services =
+                (1..).zip(sizes).map(|(number, size)| service(number, &format!("s{number}"), *size));
+            fleet(facts).services = services.collect();
+            fleet(facts).needed = [(Pool::default(), needed)].into();
+        }
+    };
+    assert_eq!(found(sizes(&[10, 10, 10], 10)), NONE);
+    let killed = |name: &'static str, secs_ago: u64| {
+        move |facts: &mut Facts| {
+            sizes(&[10], 10)(facts);
+            let mut row = service(9, name, 10);
+            assert!(row.on_session_gone(now().minus(Duration::from_secs(secs_ago))));
+            fleet(facts).killed_by_hand = vec![row];
+        }
+    };
+    assert_eq!(found(killed("x", 10)), ["Info service-killed services"], "it comes back by itself");
+    for (name, secs_ago) in [("x", 20), ("s1", 10)] {
+        assert_eq!(found(killed(name, secs_ago)), ["Warning too-big-to-lose service s1"], "{name}");
+    }
+    let cordoned = |facts: &mut Facts| {
+        sizes(&[10, 10], 10)(facts);
+        fleet(facts).services[1].heartbeat.as_mut().unwrap().state = Intent::Cordoned;
+    };
+    let told = diagnosed(cordoned).remove(0);
+    assert!(told.cure.starts_with("`everwatch service uncordon s2`, or start another"), "{told:?}");
+    assert_eq!(found(sizes(&[10, 10, 10], 11)), ["Info headroom pool default"]);
+    let cure = diagnosed(sizes(&[10, 20, 30], 25)).remove(0).cure;
+    assert_eq!(cure, "start another service of pool default with at least 15 slots");
+    assert_eq!(found(sizes(&[10, 10, 10], 21)), ["Warning too-big-to-lose service s3"]);
+    assert_eq!(found(sizes(&[10, 40, 10], 21)), ["Warning too-big-to-lose service s2"]);
+    assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
+    assert_eq!(found(sizes(&[10], 0)), NONE, "nothing would be lost");
+}
