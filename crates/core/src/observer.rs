@@ -3,6 +3,7 @@
 pub mod definition;
 pub mod difference;
 pub mod labels;
+mod members;
 pub mod patch;
 pub mod retry;
 pub mod schedule;

@@ -3,11 +3,13 @@
 use crate::clock::{Timestamp, friendly, show};
 use crate::id::{Kind, LimitKey, Name, Namespace, ObserverId, Pool};
 use crate::observer::labels;
+pub use crate::observer::members::MEMBERS;
+use crate::observer::members::example;
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
 use crate::observer::secret;
 use crate::observer::windows::Windows;
-use crate::wording::parser::sentence;
+use crate::wording::parser;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -148,29 +150,6 @@ impl FieldError {
     }
 }
 
-/// The members of a definition.
-pub const MEMBERS: [&str; 19] = [
-    "name",
-    "namespace",
-    "kind",
-    "spec",
-    "pool",
-    "labels",
-    "retry",
-    "overlap",
-    "grace",
-    "on_full",
-    "priority",
-    "weight",
-    "limits",
-    "start_at",
-    "finish_at",
-    "windows",
-    "schedule",
-    "start_within",
-    "attempt_timeout",
-];
-
 /// Takes members out of a JSON object one at a time and collects all errors.
 struct Reader {
     members: Map<String, Value>,
@@ -180,9 +159,12 @@ struct Reader {
 impl Reader {
     fn optional<T: DeserializeOwned>(&mut self, member: &str) -> Option<T> {
         let value = self.members.remove(member).filter(|value| !value.is_null())?;
-        serde_json::from_value(value)
-            .map_err(|error| {
-                self.errors.push(FieldError::new(format!("/{member}"), sentence(&error.to_string())));
+        parser::read(value)
+            .map_err(|wrong| {
+                let is_of_other_type = wrong.pointer.is_empty() && wrong.detail.contains(": write a");
+                let such_as = example(member).filter(|_| is_of_other_type);
+                let detail = wrong.detail + &such_as.map_or_else(String::new, |it| format!(", such as {it}"));
+                self.errors.push(FieldError::new(format!("/{member}{}", wrong.pointer), detail));
             })
             .ok()
     }

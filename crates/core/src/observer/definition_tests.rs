@@ -40,6 +40,33 @@ fn all_errors_are_reported_at_once_with_their_location() {
 }
 
 #[test]
+fn a_value_of_another_type_is_refused_with_its_place_and_an_example() {
+    let refused = |body: Value| {
+        let all = parse(body).unwrap_err();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all[0].to_string()
+    };
+    let mut with_example = 0;
+    for member in MEMBERS {
+        let Some(example) = example(member) else { continue };
+        let told = refused(json!({"kind": "k", member: 5}));
+        assert!(told.starts_with(&format!("/{member} is 5: write a")), "{told}");
+        assert!(told.ends_with(&format!(", such as {example}")), "{told}");
+        let example: Value = serde_json::from_str(example).unwrap();
+        parse(json!({"kind": "k", member: example})).unwrap();
+        with_example += 1;
+    }
+    assert_eq!(with_example, 5);
+    let windows = json!({"time_zone": "UTC", "open": "x"});
+    assert_eq!(refused(json!({"kind": "k", "windows": windows})), "/windows/open is \"x\": write a list");
+    let windows = json!({"time_zone": "UTC", "open": [{"from": 9, "to": "16:00"}]});
+    assert_eq!(
+        refused(json!({"kind": "k", "windows": windows})),
+        "/windows/open/0/from is 9: write a string"
+    );
+}
+
+#[test]
 fn limits_hold_at_and_over() {
     let spec = |bytes: usize| json!({"kind": "k", "spec": "x".repeat(bytes - 2)});
     assert!(parse(spec(SPEC_MAX_BYTES)).is_ok());

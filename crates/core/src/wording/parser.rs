@@ -1,6 +1,42 @@
 //! Errors of parsers as sentences.
 
 use super::or;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
+
+/// What is wrong with a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrong {
+    /// The JSON Pointer of the part that is wrong; empty for the whole value.
+    pub pointer: String,
+    pub detail: String,
+}
+
+/// A JSON value as another type.
+///
+/// # Errors
+/// The first part of the value that is wrong.
+pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let told = error.inner().to_string();
+        Wrong { pointer: pointer(error.path(), &told), detail: sentence(&told) }
+    })
+}
+
+/// The pointer to the value at this path. An unknown member is an error of the object that has it.
+fn pointer(path: &Path, told: &str) -> String {
+    let token = |segment: &Segment| match segment {
+        Segment::Seq { index } => Some(format!("/{index}")),
+        Segment::Map { key } => Some(format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    };
+    let mut tokens: Vec<String> = path.iter().map_while(token).collect();
+    if told.starts_with("unknown field") {
+        tokens.pop();
+    }
+    tokens.concat()
+}
 
 /// The sentence for a message of serde about data of another type, without the place in the text; other texts as they are.
 #[must_use]

@@ -7,7 +7,7 @@ use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use everwatch_core::observer::definition::FieldError;
-use everwatch_core::wording::parser::sentence;
+use everwatch_core::wording::parser::{self, Wrong};
 use everwatch_door::json::{self, TooMuch};
 use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
@@ -88,23 +88,7 @@ pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
     if !body.is_object() {
         return Err(wrong(String::new(), "must be a JSON object".to_owned()));
     }
-    serde_path_to_error::deserialize(body)
-        .map_err(|error| wrong(pointer(error.path(), error.inner()), sentence(&error.inner().to_string())))
-}
-
-/// The pointer to the value at this path. An unknown member is an error of the object that has it.
-fn pointer(path: &serde_path_to_error::Path, error: &serde_json::Error) -> String {
-    use serde_path_to_error::Segment;
-    let token = |segment: &Segment| match segment {
-        Segment::Seq { index } => Some(format!("/{index}")),
-        Segment::Map { key } => Some(format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
-        Segment::Enum { .. } | Segment::Unknown => None,
-    };
-    let mut tokens: Vec<String> = path.iter().map_while(token).collect();
-    if error.to_string().starts_with("unknown field") {
-        tokens.pop();
-    }
-    tokens.concat()
+    parser::read(body).map_err(|Wrong { pointer, detail }| wrong(pointer, detail))
 }
 
 /// An optional body.
