@@ -1,7 +1,7 @@
 //! What commands and the full-screen view say after an action: what was done, or what a manager was asked to do, and how to look at
 //! it.
 //!
-//! Every such line begins with the noun and the name of the object, as in `observer hello is asked to resume`.
+//! Every such line begins with the noun and the name of the object, as in `observer hello resumes (Created)`.
 
 use everwatch_api::{Observer, Service};
 use everwatch_core::record::reason::ReasonCode;
@@ -49,16 +49,16 @@ impl Action<'_> {
             Self::Delete if it.status == Status::Deleted => {
                 return format!("observer {} is deleted", it.name);
             }
-            Self::Delete => "is asked to end; it is deleted when its run has ended".to_owned(),
+            Self::Delete => "ends; it is deleted when its run has ended".to_owned(),
             Self::Pause if it.status == Status::Paused => return format!("observer {} is paused", it.name),
-            Self::Pause => "is asked to pause".to_owned(),
-            Self::Resume => "is asked to resume".to_owned(),
-            Self::Restart => "is asked to restart".to_owned(),
-            Self::Retry => "is asked to start again".to_owned(),
-            Self::Trigger => "is asked to execute now".to_owned(),
-            Self::Move => "is asked to move to another service".to_owned(),
-            Self::MoveToPool(pool) => format!("is asked to move to pool {pool}"),
-            Self::MoveToService(service) => format!("is asked to move to service {service}"),
+            Self::Pause => "pauses".to_owned(),
+            Self::Resume => "resumes".to_owned(),
+            Self::Restart => "restarts".to_owned(),
+            Self::Retry => "starts again".to_owned(),
+            Self::Trigger => "executes now".to_owned(),
+            Self::Move => "moves to another service".to_owned(),
+            Self::MoveToPool(pool) => format!("moves to pool {pool}"),
+            Self::MoveToService(service) => format!("moves to service {service}"),
             Self::Edit => format!("is changed: its definition has version {}", it.definition_version),
             Self::Revert(to) => {
                 format!("has the definition of version {to} again, as version {}", it.definition_version)

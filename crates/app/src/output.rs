@@ -208,6 +208,11 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// Prints an answer in sentences, in lines that fit the terminal.
+pub(crate) fn answer(text: &str) {
+    print(&prose(text, 0, TerminalStyle::stdout()));
+}
+
 /// Prints texts of several lines with an empty line between them.
 pub(crate) fn print_paragraphs(all: &[String]) {
     if !all.is_empty() {

@@ -34,7 +34,7 @@ async fn without_a_terminal_the_count_is_said_or_nothing_happens() {
         dev.api.until_status(name, "Paused").await;
     }
     let (code, said, beside) = dev.run("observer restart -l app=x --yes");
-    assert!(code == Some(4) && said.starts_with("observer one is asked to restart "), "{said} {beside}");
+    assert!(code == Some(4) && said.starts_with("observer one restarts "), "{said} {beside}");
     assert!(
         beside.contains("two is Paused: resume it") && beside.contains("1 of 3 done, 2 failed"),
         "{beside}"

@@ -115,7 +115,7 @@ async fn a_command_waits_for_its_effect() {
     assert_eq!(told(&format!("observer move one --to {from} --wait 20s")), expected);
 
     // Without the flag, the answer says what will happen, and how to look at it.
-    let expected = format!("observer one is asked to move to service {other} (");
+    let expected = format!("observer one moves to service {other} (");
     let said = told(&format!("observer move one --to {other}"));
     assert!(said.starts_with(&expected) && said.ends_with("; see `everwatch observer get one`\n"), "{said}");
 }

@@ -7,7 +7,7 @@ use crate::client::{Client, Failure};
 use crate::contexts::{Contexts, Known};
 use crate::error_wording::first_line;
 use crate::item::Item;
-use crate::output::{self, AUDIT, Output, ROLES, TOKENS, note, print, yaml};
+use crate::output::{self, AUDIT, Output, ROLES, TOKENS, answer, note, print, yaml};
 use crate::refusals::{as_flags, in_file};
 use anyhow::Context as _;
 use everwatch_api as api;
@@ -53,7 +53,7 @@ pub(crate) async fn tokens(server: &str, verb: Token) -> anyhow::Result<()> {
         Token::Revoke { token } => {
             let path = format!("/v1/tokens/{}", Client::part(&token));
             hinted(client, (TOKENS_OF_ALL, &token), client.order(Method::DELETE, &path, None)).await?;
-            print(&format!("token {token} is revoked"));
+            answer(&format!("token {token} is revoked"));
             Ok(())
         }
     }
@@ -91,13 +91,13 @@ pub(crate) async fn roles(server: &str, verb: Role) -> anyhow::Result<()> {
             let body = document(&file)?;
             let sent = client.send::<api::Role>(Method::PUT, &path(&role), Some(&body)).await;
             let it = sent.map_err(|error| in_file(error, &file))?;
-            print(&format!("role {} is applied: {}", it.name, counted(it.grants.len() as u64, "grant")));
+            answer(&format!("role {} is applied: {}", it.name, counted(it.grants.len() as u64, "grant")));
             Ok(())
         }
         Role::Delete { role } => {
             let path = path(&role);
             hinted(client, ("/v1/roles", &role), client.order(Method::DELETE, &path, None)).await?;
-            print(&format!("role {role} is deleted"));
+            answer(&format!("role {role} is deleted"));
             Ok(())
         }
     }
@@ -178,7 +178,7 @@ pub(crate) async fn login(server: &str, login: Login) -> anyhow::Result<()> {
     );
     contexts.current = Some(name.clone());
     contexts.save()?;
-    print(&format!("logged in to {server} as {}; the context is {name}", who.name.unwrap_or_default()));
+    answer(&format!("logged in to {server} as {}; the context is {name}", who.name.unwrap_or_default()));
     Ok(())
 }
 
@@ -239,7 +239,9 @@ pub(crate) fn logout(server: &str) -> anyhow::Result<()> {
         return Err(Failure::NotFound(format!("no token is stored for {server}")).into());
     }
     contexts.save()?;
-    print(&format!("logged out of {server}; the token itself stays valid: `everwatch token revoke` ends it"));
+    answer(&format!(
+        "logged out of {server}; the token itself stays valid: `everwatch token revoke` ends it"
+    ));
     Ok(())
 }
 
@@ -259,14 +261,14 @@ pub(crate) fn contexts(verb: Context) -> anyhow::Result<()> {
         }
         Context::Use { context } => {
             check(&contexts, &context)?;
-            print(&format!("the context is {context}"));
+            answer(&format!("the context is {context}"));
             contexts.current = Some(context);
         }
         Context::Delete { context } => {
             check(&contexts, &context)?;
             contexts.contexts.remove(&context);
             contexts.current = contexts.current.filter(|current| *current != context);
-            print(&format!("context {context} is deleted"));
+            answer(&format!("context {context} is deleted"));
         }
     }
     contexts.save()

@@ -6,7 +6,7 @@ use crate::cli::Apply;
 use crate::client::{Client, Failure};
 use crate::error_wording::first_line;
 use crate::item::Item;
-use crate::output::print;
+use crate::output::answer;
 use crate::refusals::in_file;
 use crate::requests::{all, path};
 use anyhow::Context as _;
@@ -125,7 +125,7 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
                 counts[outcome.slot()] += 1;
                 if let Some(what) = outcome.told() {
                     let be = if asked.dry_run { "would be" } else { "is" };
-                    bar.suspend(|| print(&format!("observer {name} {be} {what}")));
+                    bar.suspend(|| answer(&format!("observer {name} {be} {what}")));
                 }
             }
             // The others would fail with the same text.
@@ -134,7 +134,7 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
                 return Err(error);
             }
             Err(error) => {
-                bar.suspend(|| print(&format!("observer {name} failed: {error:#}")));
+                bar.suspend(|| answer(&format!("observer {name} failed: {error:#}")));
                 failed.insert(name);
             }
         }
@@ -145,7 +145,7 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     unknown::warn_unserved(client, pools.collect()).await;
     let [created, changed, unchanged, deleted] = counts;
     let would = if asked.dry_run { "would be: " } else { "" };
-    print(&format!("{would}{created} created, {changed} changed, {unchanged} unchanged, {deleted} deleted"));
+    answer(&format!("{would}{created} created, {changed} changed, {unchanged} unchanged, {deleted} deleted"));
     if !failed.is_empty() {
         let text = format!("{} failed: correct the errors above and apply again", failed.len());
         return Err(Failure::Failed(text).into());

@@ -5,7 +5,7 @@ use super::{operations, progress};
 use crate::cli::{Batch, CreateBatch, OutputArgs};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, print};
+use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, answer, print};
 use crate::refusals::in_flags_or_file;
 use everwatch_api::{self as api, BatchMember, Listed};
 use everwatch_core::batch::BatchState;
@@ -64,7 +64,7 @@ fn told(it: &api::Batch) -> String {
 async fn order(client: &Client, name: &str, (method, verb): (Method, &str)) -> anyhow::Result<()> {
     let path = format!("{}{verb}", path(name));
     let it: api::Batch = hinted(client, (BATCHES_OF_ALL, name), client.send(method, &path, None)).await?;
-    print(&told(&it));
+    answer(&told(&it));
     Ok(())
 }
 
@@ -85,7 +85,7 @@ async fn create(client: &Client, asked: CreateBatch) -> anyhow::Result<()> {
     }
     let sent = client.create::<api::Batch>("/v1/batches", asked.key.as_deref(), &body).await;
     let mut it = sent.map_err(|error| in_flags_or_file(error, &flags, &asked.file))?;
-    print(&told(&it));
+    answer(&told(&it));
     if asked.wait {
         let path = path(&it.id.to_string());
         it = progress::follow(client, &path, it, (told, |it: &api::Batch| it.state.is_over())).await?;

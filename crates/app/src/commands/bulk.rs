@@ -5,7 +5,7 @@ use super::unknown::{self, Named};
 use crate::answers::Action;
 use crate::cli::Selection;
 use crate::client::{Client, Failure};
-use crate::output::{note, print};
+use crate::output::{answer, note};
 use everwatch_api::{Listed, Observer, Outcome, Outcomes};
 use everwatch_core::wording::counted;
 use reqwest::Method;
@@ -83,7 +83,7 @@ fn tell(action: Action<'_>, outcomes: &[Outcome]) -> anyhow::Result<Vec<String>>
     let (mut taken, mut first) = (Vec::new(), None);
     for outcome in outcomes {
         if let Some(it) = &outcome.observer {
-            print(&action.told(it));
+            answer(&action.told(it));
             taken.push(it.id.to_string());
         }
         if let Some(problem) = &outcome.problem {

@@ -4,7 +4,7 @@ use super::kills;
 use super::unknown::{self, hinted};
 use crate::cli::Chaos;
 use crate::client::Client;
-use crate::output::print;
+use crate::output::answer;
 use reqwest::Method;
 
 #[tokio::main(flavor = "current_thread")]
@@ -14,9 +14,7 @@ pub(crate) async fn run(server: &str, verb: &Chaos) -> anyhow::Result<()> {
         Chaos::Kill { service, no_wait } => {
             let kill = kills::kill(client, service);
             let killed = hinted(client, (unknown::SERVICES, service), kill).await?;
-            print(&format!(
-                "service {service} is killed; it starts again in a few seconds as a new incarnation"
-            ));
+            answer(&format!("service {service} is killed; a new incarnation starts in a few seconds"));
             if *no_wait {
                 return Ok(());
             }
@@ -35,7 +33,7 @@ pub(crate) async fn run(server: &str, verb: &Chaos) -> anyhow::Result<()> {
             )
         }
     };
-    print(&said);
+    answer(&said);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use crate::answers::Action;
 use crate::client::{Client, Failure};
 use crate::error_wording::path_of;
 use crate::item::Item;
-use crate::output::{self, print};
+use crate::output::{self, answer, print};
 use crate::refusals::in_place;
 use crate::requests::path;
 use anyhow::Context as _;
@@ -44,7 +44,7 @@ pub(super) async fn run(client: &Client, name: &str) -> anyhow::Result<()> {
         match refused.take().filter(|_| saved == text) {
             Some(failure) => return Err(kept(file, failure)),
             None if saved == text => {
-                print(&format!("observer {name} is unchanged"));
+                answer(&format!("observer {name} is unchanged"));
                 return Ok(());
             }
             None => text = saved,

@@ -3,7 +3,7 @@
 
 use super::exit_code;
 use crate::client::Failure;
-use crate::output::{note, print};
+use crate::output::{answer, note};
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
 
@@ -28,7 +28,7 @@ pub(super) async fn each<'a, F: Future<Output = anyhow::Result<String>>>(
     while let Some((name, result)) = results.next().await {
         bar.inc(1);
         match result {
-            Ok(line) => bar.suspend(|| print(&line)),
+            Ok(line) => bar.suspend(|| answer(&line)),
             Err(error) if names.len() == 1 => return Err(error),
             Err(error) => {
                 bar.suspend(|| note(&format!("{name}: {error:#}")));

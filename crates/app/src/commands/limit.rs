@@ -5,7 +5,7 @@ use super::unknown::hinted;
 use crate::cli::Limit;
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, LIMITS, print};
+use crate::output::{self, LIMITS, answer, print};
 use crate::refusals::as_flags;
 use everwatch_api::{self as api, NamedThing};
 use everwatch_core::wording::counted;
@@ -29,12 +29,12 @@ pub(crate) async fn limit(server: &str, verb: Limit) -> anyhow::Result<()> {
             let settings = serde_json::to_value(api::LimitSettings { max, enforce })?;
             let sent = client.send::<api::Limit>(Method::PUT, &path(&key), Some(&settings)).await;
             let it = sent.map_err(as_flags)?;
-            print(&format!("limit {}", told(&it.key, it.max, (it.used, it.waiting))));
+            answer(&format!("limit {}", told(&it.key, it.max, (it.used, it.waiting))));
         }
         Limit::Delete { key } => {
             let list = "/v1/limits?limit=1000";
             hinted(&client, (list, &key), client.order(Method::DELETE, &path(&key), None)).await?;
-            print(&format!("limit {key} is deleted"));
+            answer(&format!("limit {key} is deleted"));
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use super::unknown::hinted;
 use crate::cli::Namespace;
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, NAMESPACES, print};
+use crate::output::{self, NAMESPACES, answer, print};
 use crate::refusals::in_file;
 use everwatch_api as api;
 use everwatch_core::wording::counted;
@@ -33,7 +33,7 @@ pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
                 Some(file) => document(file)?,
                 None => match client.read::<api::Namespace>(&path(&name)).await {
                     Ok(it) => {
-                        print(&format!("namespace {name} is unchanged: {}", in_a_line(&it)));
+                        answer(&format!("namespace {name} is unchanged: {}", in_a_line(&it)));
                         return Ok(());
                     }
                     Err(error) if matches!(error.downcast_ref(), Some(Failure::NotFound(_))) => json!({}),
@@ -43,13 +43,13 @@ pub(crate) async fn run(server: &str, verb: Namespace) -> anyhow::Result<()> {
             let sent = client.send::<api::Namespace>(Method::PUT, &path(&name), Some(&body)).await;
             let place = file.unwrap_or_default();
             let it = sent.map_err(|error| in_file(error, &place))?;
-            print(&format!("namespace {name} is applied: {}", in_a_line(&it)));
+            answer(&format!("namespace {name} is applied: {}", in_a_line(&it)));
             Ok(())
         }
         Namespace::Delete { name } => {
             let list = "/v1/namespaces?limit=1000";
             hinted(client, (list, &name), client.order(Method::DELETE, &path(&name), None)).await?;
-            print(&format!("namespace {name} is deleted"));
+            answer(&format!("namespace {name} is deleted"));
             Ok(())
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::cli::New;
 use crate::client::Failure;
-use crate::output::print;
+use crate::output::answer;
 use anyhow::Context as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &New) -> anyhow::Result<()> {
         let _kept = std::fs::remove_dir_all(folder);
         return Err(error);
     }
-    print(&format!("{0} created; continue with `cd {0}`, `cargo test` and its README.md", arguments.name));
+    answer(&format!("{0} created; continue with `cd {0}`, `cargo test` and its README.md", arguments.name));
     Ok(())
 }
 

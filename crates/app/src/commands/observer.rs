@@ -7,7 +7,7 @@ use crate::answers::Action;
 use crate::cli::{Create, ListArgs, Names, Observer, Watched};
 use crate::client::{Client, Failure};
 use crate::error_wording::path_of;
-use crate::output::{self, OBSERVERS, Root, TerminalStyle, print, print_paragraphs};
+use crate::output::{self, OBSERVERS, Root, TerminalStyle, answer, print, print_paragraphs};
 use crate::refusals::in_place;
 use crate::requests::{all, described_observer, path};
 use everwatch_api as api;
@@ -137,12 +137,12 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     let sent = explained(client, named, sent).await;
     let made = sent.map_err(|error| with_cure(in_place(error, |it| flag_of(it, &json_flags)), &name))?;
     if asked.dry_run {
-        print(&format!("observer {} would be created", made.name));
+        answer(&format!("observer {} would be created", made.name));
     } else if let Some(timeout) = asked.wait {
-        print(&waiting::until(client, &made.name, Goal::Runs(FormerRun::default()), timeout).await?);
+        answer(&waiting::until(client, &made.name, Goal::Runs(FormerRun::default()), timeout).await?);
         return Ok(());
     } else {
-        print(&Action::Create.told_alone(&made));
+        answer(&Action::Create.told_alone(&made));
     }
     unknown::warn_unserved(client, pool.as_deref().into_iter().collect()).await;
     Ok(())

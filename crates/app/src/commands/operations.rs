@@ -5,7 +5,7 @@ use super::watch;
 use crate::cli::{OutputArgs, Parked, Pool, SafeMode, Watched};
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, PARKED, POOLS, Root, TerminalStyle, View, print};
+use crate::output::{self, PARKED, POOLS, Root, TerminalStyle, View, answer, print};
 use everwatch_api::{self as api, Listed};
 use everwatch_core::clock;
 use everwatch_core::wording::counted;
@@ -21,11 +21,11 @@ pub(crate) async fn parked(server: &str, verb: Parked) -> anyhow::Result<()> {
         Parked::List(watched) => list(&client, "/v1/parked?limit=1000", &PARKED, &watched).await?,
         Parked::Retry { id } => {
             client.order(Method::POST, &format!("/v1/parked/{id}/retry"), None).await?;
-            print(&format!("parked message {id} is sent back to its queue"));
+            answer(&format!("parked message {id} is sent back to its queue"));
         }
         Parked::Discard { id } => {
             client.order(Method::DELETE, &format!("/v1/parked/{id}"), None).await?;
-            print(&format!("parked message {id} is discarded"));
+            answer(&format!("parked message {id} is discarded"));
         }
     }
     Ok(())
@@ -41,7 +41,7 @@ pub(crate) async fn safe_mode(server: &str, verb: SafeMode) -> anyhow::Result<()
     };
     let method = if definition.is_some() { Method::PUT } else { Method::GET };
     let safe_mode: api::SafeMode = client.send(method, "/v1/safe-mode", definition.as_ref()).await?;
-    print(&match (safe_mode.on, safe_mode.reason.as_str()) {
+    answer(&match (safe_mode.on, safe_mode.reason.as_str()) {
         (false, _) => "safe mode is off".to_owned(),
         (true, "") => "safe mode is on".to_owned(),
         (true, reason) => format!("safe mode is on: {reason}"),
@@ -59,7 +59,7 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
         Pool::Delete { name } => {
             let path = format!("/v1/pools/{}", Client::part(&name));
             hinted(client, ("/v1/pools", &name), client.order(Method::DELETE, &path, None)).await?;
-            print(&format!("pool {name} is deleted"));
+            answer(&format!("pool {name} is deleted"));
             return Ok(());
         }
         Pool::Pause { name } => (name, true),
@@ -74,7 +74,7 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
     if pool.paused && pool.services == 0 && pool.observers.is_empty() {
         output::note(&format!("no service and no observer names a pool {name}: check the name"));
     }
-    print(&format!("pool {name} is {word}; {waiting} for a slot"));
+    answer(&format!("pool {name} is {word}; {waiting} for a slot"));
     Ok(())
 }
 
@@ -124,10 +124,10 @@ async fn create(client: &Client, name: &str, single: bool) -> anyhow::Result<()>
     let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
     let done = if is_known { "exists" } else { "is created" };
     if single {
-        print(&format!("pool {} {done}; it is a single pool", pool.name));
+        answer(&format!("pool {} {done}; it is a single pool", pool.name));
         output::note("set service.pool_single on all its services");
     } else {
-        print(&format!("pool {} {done}", pool.name));
+        answer(&format!("pool {} {done}", pool.name));
     }
     Ok(())
 }

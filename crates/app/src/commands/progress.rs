@@ -1,7 +1,7 @@
 //! Follows work that managers do step by step, such as a rollout or a batch.
 
 use crate::client::Client;
-use crate::output::print;
+use crate::output::answer;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) async fn follow<T: DeserializeOwned>(
         it = client.read(path).await?;
         let now = told(&it);
         if now != shown {
-            print(&now);
+            answer(&now);
             shown = now;
         }
     }

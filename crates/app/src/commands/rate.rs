@@ -5,7 +5,7 @@ use super::unknown::hinted;
 use crate::cli::Rate;
 use crate::client::Client;
 use crate::item::Item;
-use crate::output::{self, RATES, print};
+use crate::output::{self, RATES, answer, print};
 use crate::refusals::as_flags;
 use everwatch_api as api;
 use everwatch_core::wording::counted;
@@ -28,12 +28,12 @@ pub(crate) async fn run(server: &str, verb: Rate) -> anyhow::Result<()> {
             let body = serde_json::to_value(settings)?;
             let sent = client.send::<api::Rate>(Method::PUT, &path(&key), Some(&body)).await;
             let it = sent.map_err(as_flags)?;
-            print(&format!("rate {}", told(&it)));
+            answer(&format!("rate {}", told(&it)));
         }
         Rate::Delete { key } => {
             let list = "/v1/rates?limit=1000";
             hinted(client, (list, &key), client.order(Method::DELETE, &path(&key), None)).await?;
-            print(&format!("rate {key} is deleted"));
+            answer(&format!("rate {key} is deleted"));
         }
     }
     Ok(())

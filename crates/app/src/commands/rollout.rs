@@ -7,7 +7,7 @@ use crate::cli::{OutputArgs, Rollout, Start};
 use crate::client::{Client, Failure};
 use crate::error_wording::text_in_place;
 use crate::item::Item;
-use crate::output::{self, MEMBERS, ROLLOUTS, TerminalStyle, print};
+use crate::output::{self, MEMBERS, ROLLOUTS, TerminalStyle, answer, print};
 use everwatch_api::{self as api, Listed, RolloutMember};
 use everwatch_core::clock;
 use everwatch_core::rollout::{MemberState, RolloutState};
@@ -68,7 +68,7 @@ async fn order(client: &Client, name: &str, verb: &str) -> anyhow::Result<api::R
     let path = format!("{}/{verb}", path(name));
     let it: api::Rollout =
         hinted(client, (ROLLOUTS_OF_ALL, name), client.send(Method::POST, &path, None)).await?;
-    print(&told(&it));
+    answer(&told(&it));
     Ok(it)
 }
 
@@ -130,10 +130,10 @@ async fn start(client: &Client, asked: Start) -> anyhow::Result<()> {
     let started = explained(client, Named { kind, pool, service: None }, started).await;
     let it: api::Rollout = started.map_err(|error| in_flags(error, &given))?;
     if asked.dry_run {
-        print(&format!("the rollout would change {}; nothing is started", counted(it.members, "observer")));
+        answer(&format!("the rollout would change {}; nothing is started", counted(it.members, "observer")));
         return Ok(());
     }
-    print(&told(&it));
+    answer(&told(&it));
     if asked.wait { until_over(client, it, RolloutState::Completed).await } else { Ok(()) }
 }
 

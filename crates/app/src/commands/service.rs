@@ -6,7 +6,7 @@ use crate::answers::Order;
 use crate::cli::{Balance, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, Change, Output, REBALANCE, SERVICES, TerminalStyle, print, print_paragraphs};
+use crate::output::{self, Change, Output, REBALANCE, SERVICES, TerminalStyle, answer, print_paragraphs};
 use crate::refusals::in_place;
 use crate::requests::{described_service, service_path as path};
 use everwatch_api as api;
@@ -53,7 +53,7 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
             let it = hinted(&client, (unknown::SERVICES, &name), sent)
                 .await
                 .map_err(|error| in_place(error, |word| (word == "/capacity").then(|| "SLOTS".to_owned())))?;
-            print(&Order::Capacity.told(&it));
+            answer(&Order::Capacity.told(&it));
             Ok(())
         }
     }
@@ -122,7 +122,7 @@ async fn drain_one(
         let now = Order::Drain.told(&it);
         let Some(wait) = wait.filter(|_| it.drain.is_some()) else { return Ok(now) };
         if now != told {
-            print(&now);
+            answer(&now);
             told = now;
         }
         if begun.elapsed() >= wait {

@@ -4,7 +4,7 @@ use super::operations;
 use crate::answers::Action;
 use crate::cli::Watched;
 use crate::client::{Client, Failure};
-use crate::output::{VERSIONS, print};
+use crate::output::{VERSIONS, answer, print};
 use crate::requests::path;
 use everwatch_api::{DefinitionVersion, Difference, Listed, Observer, RevertTo};
 use reqwest::Method;
@@ -27,7 +27,7 @@ pub(super) async fn diff(
     let to = to.unwrap_or(present);
     let from = from.unwrap_or_else(|| to.saturating_sub(1));
     if from == 0 && present == 1 {
-        print(&format!("{name} has one version: its definition has never changed"));
+        answer(&format!("{name} has one version: its definition has never changed"));
         return Ok(());
     }
     if from == 0 {
@@ -72,7 +72,7 @@ pub(super) async fn revert(client: &Client, name: &str, to: u32) -> anyhow::Resu
         }
         Err(error) => return Err(error),
     };
-    print(&Action::Revert(to).told_alone(&it));
+    answer(&Action::Revert(to).told_alone(&it));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::unknown::{self, hinted};
 use crate::cli::Wait;
 use crate::client::{Client, Failure};
-use crate::output::{note, print};
+use crate::output::{answer, note};
 use crate::requests::path;
 use everwatch_api as api;
 use everwatch_core::clock;
@@ -119,7 +119,7 @@ impl<'a> Goal<'a> {
 pub(super) async fn run(client: &Client, asked: &Wait) -> anyhow::Result<()> {
     let goal = Goal::parse(&asked.until)?;
     let waited = until(client, &asked.name, goal, asked.timeout);
-    print(&hinted(client, (unknown::OBSERVERS, &asked.name), waited).await?);
+    answer(&hinted(client, (unknown::OBSERVERS, &asked.name), waited).await?);
     Ok(())
 }
 

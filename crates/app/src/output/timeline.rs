@@ -30,8 +30,8 @@ pub(crate) enum Head {
 pub(crate) struct Picture {
     /// The times at both ends, and the lanes.
     pub(crate) lanes: Vec<TonedLine>,
-    /// What the signs mean, with two spaces between them.
-    pub(crate) legend: String,
+    /// What each sign means.
+    legend: Vec<String>,
     /// The width before the blocks.
     indent: usize,
 }
@@ -65,18 +65,32 @@ impl Picture {
         if let Some(others) = &it.others {
             lanes.push(plain(format!("{:widest$}  and {} more{choice}", "", others.lanes)));
         }
-        let legend = format!(
-            "▁…█ observers held, of {most}  ░ ran nowhere  ▒ ran twice  ✕ service lost  ▾ service stopped"
-        );
+        let signs = ["░ ran nowhere", "▒ ran twice", "✕ service lost", "▾ service stopped"];
+        let legend =
+            [format!("▁…█ observers held, of {most}")].into_iter().chain(signs.map(str::to_owned)).collect();
         Self { lanes, legend, indent: widest + 2 }
     }
 
     /// All lines for this terminal.
     pub(crate) fn text(&self, head: Head, paper: TerminalStyle) -> String {
         let painted = |line: &TonedLine| line.iter().map(|(tone, text)| tone.paint(text, paper)).collect();
-        let legend = format!("{:indent$}{}", "", self.legend, indent = self.indent);
+        let width =
+            paper.width.map_or(usize::MAX, |width| width.saturating_sub(self.indent).max(COLUMNS_MIN));
+        let legend = self.legend_lines(width).into_iter().map(|line| format!("{:1$}{line}", "", self.indent));
         let lanes = self.lanes.iter().skip(usize::from(head == Head::Omitted));
-        lanes.map(painted).chain([legend]).collect::<Vec<String>>().join("\n")
+        lanes.map(painted).chain(legend).collect::<Vec<String>>().join("\n")
+    }
+
+    /// What the signs mean, in lines of at most this width unless one sign needs more.
+    pub(crate) fn legend_lines(&self, width: usize) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for sign in &self.legend {
+            match lines.last_mut() {
+                Some(line) if line.width() + 2 + sign.width() <= width => line.push_str(&format!("  {sign}")),
+                _ => lines.push(sign.clone()),
+            }
+        }
+        lines
     }
 }
 

@@ -456,7 +456,12 @@ fn running_for(it: &Observer, now: Timestamp) -> Option<String> {
 
 /// The reason for its status, otherwise its own progress text.
 fn reason(it: &Observer) -> String {
-    if it.reason.is_empty() { it.progress.clone().unwrap_or_default() } else { without_millis(&it.reason) }
+    if it.reason.is_empty() {
+        return it.progress.clone().unwrap_or_default();
+    }
+    // The status says that it waits, and the key is what a narrow column must not lose.
+    let reason = it.reason.strip_prefix("waiting for a place of ").unwrap_or(&it.reason);
+    without_millis(reason)
 }
 
 fn count(counts: &BTreeMap<String, u64>, word: &str) -> String {

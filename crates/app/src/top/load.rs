@@ -23,7 +23,6 @@ use reqwest::Method;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 use tokio::time::timeout;
-use unicode_width::UnicodeWidthStr as _;
 
 /// A manager that takes longer to answer counts as unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -144,9 +143,10 @@ pub(super) fn pictured(
     if it.lanes.is_empty() {
         return Ok(vec![plain("no service ran in this time")]);
     }
-    let Picture { lanes, legend, .. } = Picture::new(it, columns, "");
-    let mut lines = lanes;
-    lines.extend(legend_lines(&legend, width));
+    let picture = Picture::new(it, columns, "");
+    let legend = picture.legend_lines(width);
+    let mut lines = picture.lanes;
+    lines.extend(legend.iter().map(|line| plain(line)));
     if let Some(since) = it.complete_since.filter(|since| *since > it.since) {
         lines.push(plain(&format!("events before {} are not kept", second(since))));
     }
@@ -161,18 +161,6 @@ pub(super) fn pictured(
     let table = Lines::new(view, &OutputArgs::default(), paper).page(&incidents, it.until);
     lines.extend(table.lines().map(plain));
     Ok(lines)
-}
-
-/// The legend, divided between its signs where a line is full.
-fn legend_lines(legend: &str, width: usize) -> Vec<TonedLine> {
-    let mut lines: Vec<String> = Vec::new();
-    for sign in legend.split("  ").filter(|sign| !sign.is_empty()) {
-        match lines.last_mut() {
-            Some(line) if line.width() + 2 + sign.width() <= width => line.push_str(&format!("  {sign}")),
-            _ => lines.push(sign.to_owned()),
-        }
-    }
-    lines.iter().map(|text| vec![(Tone::Plain, cut(text, width))]).collect()
 }
 
 /// What a verb asks for.

@@ -209,7 +209,7 @@ async fn an_action_is_answered_as_by_its_command() {
     for (what, verb, told) in [
         (Focus::Services, Verb::Cordon, "service s1 is being cordoned (not yet confirmed)"),
         (Focus::Services, Verb::Uncordon, "service s1 is uncordoned; it holds 4 of 10"),
-        (Focus::Observers, Verb::Move, "observer one is asked to move to another service (Processing)"),
+        (Focus::Observers, Verb::Move, "observer one moves to another service (Processing)"),
     ] {
         let wish = Wish { target: Target { what, id: "1".to_owned(), name: "name".to_owned() }, verb };
         assert_eq!(carry_out(&manager.client, &wish).await.as_deref(), Ok(told));

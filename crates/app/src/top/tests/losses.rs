@@ -114,9 +114,9 @@ fn a_loss_is_not_hidden_by_later_moves_and_is_told_for_some_minutes() {
 fn warnings_and_answers_stand_before_the_incident() {
     let mut model = watching();
     model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
-    model.say(Said::Well("observer feed-1 is asked to resume (Created)".to_owned()));
+    model.say(Said::Well("observer feed-1 resumes (Created)".to_owned()));
     let answered = drawn(&mut model, (120, 24));
-    assert!(answered.contains("is asked to resume") && !answered.contains("basalt lost"), "{answered}");
+    assert!(answered.contains("resumes") && !answered.contains("basalt lost"), "{answered}");
     let mut it = seen(some(), None);
     it.safe_mode = SafeMode { on: true, reason: String::new() };
     model.said = None;

@@ -223,7 +223,7 @@ fn what_was_done_is_told_for_a_while_and_not_too_much_is_under_way() {
     let asked = Wish { target: target(Focus::Observers, "feed-1"), verb: Verb::Resume };
     assert_eq!(types(&mut model, "rrrrrrrrrr").len(), 8);
     assert!(matches!(&model.said, Some(Said::Badly(why)) if why.contains("under way")));
-    let told = "observer feed-1 is asked to resume (Created)";
+    let told = "observer feed-1 resumes (Created)";
     model.on(Input::Done(asked.clone(), Ok(told.to_owned())));
     assert_eq!(model.said, Some(Said::Well(told.to_owned())));
     assert_eq!(types(&mut model, "r").len(), 1);
