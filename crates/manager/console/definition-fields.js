@@ -3,7 +3,7 @@ import { ZONE } from "./create-form.js";
 import { h } from "./dom.js";
 import { control } from "./schema.js";
 import { ownNamespace } from "./session.js";
-import { coded } from "./show.js";
+import { coded, complaint } from "./show.js";
 
 const RETRIES = [["", "default: after 1 s, doubling to 1 min, without limit"], ["exponential", "doubling delays"], ["fixed", "the same delay each time"], ["intervals", "these delays, then it fails"]];
 const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"], ["restart", "stop and execute again"]];
@@ -37,7 +37,7 @@ class Fields {
     input.onblur = () => this.left(pointer);
     input.setAttribute("aria-describedby", `${id}-hint`);
     if (wrong) input.setAttribute("aria-invalid", "true");
-    return h("div", { class: "field", key: name }, h("label", { for: id }, label), input, h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, coded(wrong || hint)));
+    return h("div", { class: "field", key: name }, h("label", { for: id }, label), input, h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, wrong ? complaint(wrong) : coded(hint)));
   }
 
   text(label, pointer, [name, value = name], placeholder, hint, more = {}) {

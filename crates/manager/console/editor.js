@@ -9,7 +9,7 @@ import { dryRuns, without } from "./dry-run.js";
 import { nearest } from "./match.js";
 import { lineAt, linesOfMembers } from "./positions.js";
 import { fits } from "./schema.js";
-import { coded, counted } from "./show.js";
+import { complaint, counted } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
 
 const CHECK_MS = 500;
@@ -166,7 +166,7 @@ function others(draft) {
   const at = isForm || draft.unreadable !== null ? [] : wrongLines(draft, draft.text ?? written(draft)), placed = wrong.map((it, index) => ({ ...it, line: at[index]?.line ?? null }));
   return h("div", { class: "notice", "data-tone": "bad", key: "wrong", role: "status" }, h("strong", {}, "The definition is not valid: "),
     h("ul", { class: "plain" }, placed.sort((a, b) => (a.line ?? 0) - (b.line ?? 0)).map((it) => h("li", { key: `${it.pointer} ${it.detail}` },
-      it.line ? [h("button", { type: "button", class: "link line-of", onclick: () => showLine(it.line) }, `line ${it.line}`), " "] : null, h("code", {}, it.pointer), " ", coded(it.detail)))));
+      it.line ? [h("button", { type: "button", class: "link line-of", onclick: () => showLine(it.line) }, `line ${it.line}`), " "] : null, h("code", {}, it.pointer), " ", complaint(it.detail)))));
 }
 
 /** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */

@@ -137,7 +137,7 @@ function draw(data, { params }, context) {
         may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null)
       : tiles(data),
     picture && (total(stats) > 0 || picture.lanes.some((it) => it.segments.length)) ? lanesPanel(picture, capacities(services), { spans: spans(params, context), context, groups: groupsOf(picture, services, params, context) }) : null,
-    h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found, data.pools)),
+    h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found, data.pools, services)),
     poolsPanel(data),
   ];
 }

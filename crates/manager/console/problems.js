@@ -1,4 +1,4 @@
-// Problems: pools whose observers wait because no service runs or all slots are in use, and observers that restart after errors or have failed, each with the cause and the next step.
+// Problems: pools whose observers wait because no service runs or all slots are in use, drains that wait, and observers that restart after errors or have failed, each with the cause and the next step.
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { readable } from "./session.js";
@@ -39,16 +39,23 @@ const poolRow = (it, { status, word, said }) => h("li", { key: `pool-${it.name}`
 const bareRow = (it) => poolRow(it, { status: "Failed", word: "No service", said: `no service: ${wait(wantedIn(it))} · start a service of this pool, or give ${wantedIn(it) === 1 ? "the observer" : "the observers"} another pool` });
 const fullRow = (it) => poolRow(it, { status: "restarting", word: "Full", said: `all ${counted(it.capacity, "slot")} in use: ${wait(it.waiting)} · start another service of this pool, or raise the capacity of one` });
 
+/** The services whose drain cannot go on. */
+const stuck = (services) => services.filter((it) => !it.is_deleted && it.drain?.waits);
+const stuckRow = (it) => h("li", { key: `drain-${it.id}` },
+  h("span", { class: "mark", "data-status": "restarting" }),
+  h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, `its drain waits, with ${number(it.drain.moved)} of ${counted(it.drain.of, "observer")} moved: ${it.drain.waits}`)),
+  h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "restarting" }, "Draining")));
+
 const observerRow = (it) => h("li", { key: it.id },
   h("span", { class: "mark", "data-status": standing(it) }),
   h("div", {}, h("span", { class: "title" }, observerLink(it)), h("p", { class: "said" }, h("span", { class: "machine" }, cause(it)), next(it) ? [" · ", timed(next(it))] : null)),
   h("span", { class: "side-of" }, pill(it), time(it.status === "Failed" ? it.modified_at : it.started_at ?? it.created_at)));
 
-export function problemsPanel({ items, total }, pools) {
-  const rows = [...withoutService(pools).map(bareRow), ...full(pools).map(fullRow)], all = rows.length + total;
+export function problemsPanel({ items, total }, pools, services) {
+  const rows = [...withoutService(pools).map(bareRow), ...full(pools).map(fullRow), ...stuck(services).map(stuckRow)], all = rows.length + total;
   // Observers keep a part of the list.
-  const shownPools = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - shownPools.length), count = shownPools.length + shown.length;
+  const others = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - others.length), count = others.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),
-    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, and each pool with observers has a service and free slots.") : h("ul", { class: "incident-list" }, shownPools, shown.map(observerRow)),
-    all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, rows.length > shownPools.length ? [h("a", { href: "#/pools" }, "Pools"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
+    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no drain waits, and each pool with observers has a service and free slots.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
+    all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, rows.length > others.length ? [h("a", { href: "#/pools" }, "Pools"), ", ", h("a", { href: "#/services" }, "services"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
 }

@@ -22,19 +22,38 @@ const path = (it) => `/v1/services/${encodeURIComponent(it.name)}`;
 /** Nothing, or a whole number. */
 const optional = (name, least) => (typed) => { const wrong = typed[name] ? asWhole(least, Infinity)(typed[name]) : null; return wrong ? { [name]: wrong } : {}; };
 
-const drain = (it, context) => askChange({
+/** How many slots of the other services of its pool are free; null if that is not known, or if a standby would take over. */
+async function freeBeside(it) {
+  const page = await get("/v1/services", { limit: 1000 }).catch(() => null);
+  const others = page?.items.filter((one) => !one.is_deleted && one.pool === it.pool && one.id !== it.id) ?? [];
+  if (!page || page.total > page.items.length || others.some((one) => one.state === "standby")) return null;
+  return others.reduce((sum, one) => sum + one.free, 0);
+}
+
+const room = (it, free) => `The other services of pool ${it.pool} have ${counted(free, "free slot")}`;
+
+/** Whether there is room for the observers that the service would hand over. */
+function forecast(it, free) {
+  if (free === null || it.held === 0) return [];
+  return [free >= it.held ? `${room(it, free)} for the ${number(it.held)} in use here.` : `${room(it, free)}, but ${number(it.held)} ${it.held === 1 ? "is" : "are"} in use here: until there are more, observers that take ${counted(it.held - free, "slot")} stay here.`];
+}
+
+const drain = async (it, context) => askChange({
   title: `Drain ${it.name}?`, action: `Drain ${counted(it.held, "observer")}`, danger: true,
-  lines: ["The service hands over its observers while other services have room. It accepts no more until you uncordon it."],
+  lines: ["The service hands over its observers while other services have room. It accepts no more until you uncordon it.", ...forecast(it, await freeBeside(it))],
   fields: [{ name: "per_second", label: "Maximum observers per second", placeholder: "100" }], check: optional("per_second", 1),
   send: ({ per_second: pace }) => call("POST", `${path(it)}/drain`, pace ? { per_second: Number(pace) } : {}), done: () => `${it.name} is being drained.`,
 }, context);
 
-const resize = (it, context) => askChange({
-  title: `Capacity of ${it.name}`, action: "Set",
-  lines: [`It has ${counted(it.capacity, "slot")}, of which ${number(it.held)} are in use. If you reduce its capacity, it hands over the observers for which it has no slot any more.`],
-  fields: [{ name: "capacity", label: "Slots", placeholder: String(it.capacity), hint: "if empty, the number in its configuration" }], check: optional("capacity", 0),
-  send: ({ capacity }) => call("PATCH", path(it), { capacity: capacity ? Number(capacity) : null }), done: () => `Capacity change of ${it.name} requested.`,
-}, context);
+async function resize(it, context) {
+  const free = await freeBeside(it);
+  return askChange({
+    title: `Capacity of ${it.name}`, action: "Set",
+    lines: [`It has ${counted(it.capacity, "slot")}, of which ${number(it.held)} are in use. If you reduce its capacity, it hands over the observers for which it has no slot any more.`, ...(free === null ? [] : [`${room(it, free)}.`])],
+    fields: [{ name: "capacity", label: "Slots", placeholder: String(it.capacity), hint: "if empty, the number in its configuration" }], check: optional("capacity", 0),
+    send: ({ capacity }) => call("PATCH", path(it), { capacity: capacity ? Number(capacity) : null }), done: () => `Capacity change of ${it.name} requested.`,
+  }, context);
+}
 
 async function rebalance(context) {
   const plan = await context.attempt(() => call("POST", "/v1/rebalance:plan", {}));

@@ -122,6 +122,14 @@ export const asker = (by) => by ? h("span", { title: [by.who, by.from, by.with].
 /** Formats text between backticks as code. */
 export const coded = (text) => text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 
+/** The page that does what a cure of the manager says with a command. */
+const CURES = [["everwatch namespace apply", "#/namespaces", "Open Namespaces"], ["everwatch limit set", "#/limits", "Open Limits"]];
+/** A complaint, with a link to the page that cures it, if there is one. */
+export function complaint(text) {
+  const cure = CURES.find(([command]) => text.includes(command));
+  return cure ? [...coded(text), " ", h("a", { href: cure[1] }, cure[2])] : coded(text);
+}
+
 /** A fact in a list of them: its title and its value. */
 export const fact = (title, value) => h("div", { key: title }, h("dt", {}, term(title)), h("dd", {}, value));
 
