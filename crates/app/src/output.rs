@@ -38,7 +38,7 @@ use everwatch_core::clock::{self, Timestamp};
 use json_path::{CustomColumn, Path};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal, Write as _};
 
 /// The width and color support of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,11 @@ pub(crate) struct TerminalStyle {
 
 impl TerminalStyle {
     pub(crate) fn stdout() -> Self {
-        let terminal = std::io::stdout().is_terminal();
+        Self::of(&std::io::stdout())
+    }
+
+    fn of(stream: &impl IsTerminal) -> Self {
+        let terminal = stream.is_terminal();
         let size = crossterm::terminal::size().ok().filter(|_| terminal);
         let width = size.map(|(columns, _)| usize::from(columns)).filter(|width| *width > 0);
         Self { width, colours: terminal && colours_wanted() }
@@ -210,7 +214,7 @@ pub(crate) fn print(text: &str) {
 
 /// Prints an answer in sentences, in lines that fit the terminal.
 pub(crate) fn answer(text: &str) {
-    print(&prose(text, 0, TerminalStyle::stdout()));
+    print(&prose::fitted(text, TerminalStyle::stdout()));
 }
 
 /// Prints texts of several lines with an empty line between them.
@@ -220,8 +224,8 @@ pub(crate) fn print_paragraphs(all: &[String]) {
     }
 }
 
-/// Tells the user something that is not part of the answer.
+/// Tells the user something that is not part of the answer, in lines that fit the terminal.
 #[expect(clippy::print_stderr, reason = "beside a command's answer")]
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    eprintln!("{}", prose::fitted(text, TerminalStyle::of(&std::io::stderr())));
 }

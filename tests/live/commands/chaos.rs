@@ -138,7 +138,7 @@ async fn kills_by_hand_count_against_no_observer_and_no_host() {
         let blames = |it: &&Value| it["code"] == "crash-loop" || it["code"] == "service-lost";
         assert_eq!(found["items"].as_array().unwrap().iter().find(blames), None);
         let told = found["items"].as_array().unwrap().iter().find(|it| it["code"] == "service-killed");
-        let is_told = told.is_some_and(|it| it["what"].as_str().unwrap().starts_with(&holder));
+        let is_told = told.is_some_and(|it| it["subject"] == format!("service {holder}"));
         assert!(is_told || dev.api.service(&holder).await.state == ServiceState::Active, "{found}");
         let again = |it: &Service| it.state == ServiceState::Active;
         dev.api.until_service(&holder, again).await;

@@ -24,6 +24,17 @@ pub(crate) fn prose(text: &str, indent: usize, paper: TerminalStyle) -> String {
     told
 }
 
+/// A text in lines that fit the terminal; a line that does fit stays as it is. What continues a line is indented as the line is.
+pub(super) fn fitted(text: &str, paper: TerminalStyle) -> String {
+    let fits = |line: &str| paper.width.is_none_or(|width| line.width() <= width);
+    let line = |line: &str| {
+        let words = line.trim_start_matches(' ');
+        let indent = line.len() - words.len();
+        if fits(line) { line.to_owned() } else { format!("{:indent$}{}", "", prose(words, indent, paper)) }
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// The words of a text. A part in backticks is one word, together with what adjoins it.
 fn words(text: &str) -> Vec<&str> {
     let mut in_backticks = false;
@@ -51,5 +62,12 @@ mod tests {
             assert_eq!(at(unlimited, "one two three four"), "one two three four");
         }
         assert_eq!(at(Some(16), "a ` without another"), "a\n    ` without another");
+    }
+
+    #[test]
+    fn only_lines_that_are_too_long_change() {
+        let at = |width, text: &str| fitted(text, TerminalStyle { width: Some(width), colours: false });
+        assert_eq!(at(9, "a   b\n  one two three"), "a   b\n  one two\n  three");
+        assert_eq!(at(40, "a   b\n  one two three"), "a   b\n  one two three");
     }
 }

@@ -152,17 +152,17 @@ fn killed(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
         returning(fleet, facts.now).map(|it| it.registration.name.to_string()).collect();
     names.sort_unstable();
     names.dedup();
-    let (were, start) = match names.len() {
-        0 => return None,
-        1 => ("was", "starts"),
-        _ => ("were", "start"),
-    };
     let listed = listed(&names, names.len() as u64);
+    let (subject, were, start) = match names.len() {
+        0 => return None,
+        1 => (format!("service {listed}"), "was", "starts"),
+        _ => (format!("services {listed}"), "were", "start"),
+    };
     Some(Finding {
         code: "service-killed",
         severity: Severity::Info,
-        subject: "services".to_owned(),
-        what: format!("{listed} {were} killed by hand and {start} again in a few seconds"),
+        what: format!("{subject} {were} killed by hand and {start} again in a few seconds"),
+        subject,
         why: "until then, the pool has fewer slots".to_owned(),
         cure: "none is needed: `everwatch dev` starts a killed service again as a new incarnation".to_owned(),
     })

@@ -21,7 +21,7 @@ fn missing_headroom_is_reported() {
             fleet(facts).killed_by_hand = vec![row];
         }
     };
-    assert_eq!(found(killed("x", 10)), ["Info service-killed services"], "it comes back by itself");
+    assert_eq!(found(killed("x", 10)), ["Info service-killed service x"], "it comes back by itself");
     for (name, secs_ago) in [("x", 20), ("s1", 10)] {
         assert_eq!(found(killed(name, secs_ago)), ["Warning too-big-to-lose service s1"], "{name}");
     }
