@@ -43,7 +43,7 @@ mod watch;
 use crate::cli::{Cli, Command, Config, Everywhere};
 use crate::client::{self, DEFAULT_SERVER, Failure};
 use crate::contexts::Contexts;
-use crate::output::print;
+use crate::output::{TerminalStyle, fitted, print};
 use crate::trust;
 pub(crate) use completion::answered as completion_answered;
 use everwatch::host::{HostError, SettingsError, last_words};
@@ -114,7 +114,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            last_words(&format!("everwatch: {error:#}"));
+            last_words(&fitted(&format!("everwatch: {error:#}"), TerminalStyle::stderr()));
             ExitCode::from(exit_code(&error))
         }
     }

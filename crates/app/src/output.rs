@@ -20,7 +20,7 @@ pub(crate) use describe::{
 };
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use incident::{destinations, incident};
-pub(crate) use prose::prose;
+pub(crate) use prose::{fitted, prose};
 pub(crate) use status::{Condition, status};
 pub(crate) use table::{Column, Least, Lines, Tone, View, cut, shrink};
 pub(crate) use timeline::{Head, Picture, TonedLine};
@@ -51,6 +51,10 @@ pub(crate) struct TerminalStyle {
 impl TerminalStyle {
     pub(crate) fn stdout() -> Self {
         Self::of(&std::io::stdout())
+    }
+
+    pub(crate) fn stderr() -> Self {
+        Self::of(&std::io::stderr())
     }
 
     fn of(stream: &impl IsTerminal) -> Self {
@@ -214,7 +218,7 @@ pub(crate) fn print(text: &str) {
 
 /// Prints an answer in sentences, in lines that fit the terminal.
 pub(crate) fn answer(text: &str) {
-    print(&prose::fitted(text, TerminalStyle::stdout()));
+    print(&fitted(text, TerminalStyle::stdout()));
 }
 
 /// Prints texts of several lines with an empty line between them.
@@ -227,5 +231,5 @@ pub(crate) fn print_paragraphs(all: &[String]) {
 /// Tells the user something that is not part of the answer, in lines that fit the terminal.
 #[expect(clippy::print_stderr, reason = "beside a command's answer")]
 pub(crate) fn note(text: &str) {
-    eprintln!("{}", prose::fitted(text, TerminalStyle::of(&std::io::stderr())));
+    eprintln!("{}", fitted(text, TerminalStyle::stderr()));
 }

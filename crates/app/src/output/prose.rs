@@ -25,7 +25,7 @@ pub(crate) fn prose(text: &str, indent: usize, paper: TerminalStyle) -> String {
 }
 
 /// A text in lines that fit the terminal; a line that does fit stays as it is. What continues a line is indented as the line is.
-pub(super) fn fitted(text: &str, paper: TerminalStyle) -> String {
+pub(crate) fn fitted(text: &str, paper: TerminalStyle) -> String {
     let fits = |line: &str| paper.width.is_none_or(|width| line.width() <= width);
     let line = |line: &str| {
         let words = line.trim_start_matches(' ');
