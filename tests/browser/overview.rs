@@ -136,6 +136,30 @@ async fn the_head_says_which_pools_let_observers_wait_before_what_a_loss_would_m
 }
 
 #[tokio::test]
+async fn a_drain_without_room_is_foretold_and_is_a_problem() {
+    let mut cluster = Cluster::new("stuck-drain");
+    cluster.manager().await;
+    cluster.service("a", 4).await;
+    for number in 0..3 {
+        cluster.api.create(json!({"name": format!("o{number}"), "kind": "ticker"})).await;
+        cluster.api.until_status(&format!("o{number}"), "Processing").await;
+    }
+    cluster.service("b", 1).await;
+    let page = Browser::open(&format!("{}/#/services/a", cluster.api.url)).await;
+    page.press("Resize").await;
+    page.until_text("#dialog", "other services of pool default have 1 free slot.").await;
+    page.press("Cancel").await;
+    page.press("Drain").await;
+    let foretold = "have 1 free slot, but 3 are in use here: until there are more, observers that take 2 slots stay here";
+    page.until_text("#dialog", foretold).await;
+    page.press("Drain 3 observers").await;
+    page.view("#/").await;
+    page.until_text("[data-key=problems]", "Service a").await;
+    page.until_text("[data-key=problems]", "its drain waits, with 1 of 3 observers moved").await;
+    page.screenshot("stuck-drain").await;
+}
+
+#[tokio::test]
 async fn lanes_are_grouped_by_pool_or_label_and_groups_collapse() {
     let mut cluster = Cluster::new("groups");
     fleet(&mut cluster).await;

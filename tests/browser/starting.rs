@@ -53,6 +53,12 @@ async fn the_form_tells_all_complaints_at_once_and_takes_policies_and_a_namespac
         page.until_text(field, text).await;
     }
     page.until("six complaints", "document.querySelectorAll('main .hint.bad').length === 6").await;
+    // What another page cures has a link to it.
+    page.fill("#new-limits", "tenant-7").await;
+    page.press("Create").await;
+    page.until_text("#new-limits-hint", "no limit applies to the key tenant-7").await;
+    page.until("its page", "document.querySelector('#new-limits-hint a')?.hash === '#/limits'").await;
+    page.fill("#new-limits", "").await;
     page.fill("#new-name", "patient").await;
     page.fill("#spec-every", "1s").await;
     page.fill("#new-labels", "team=a").await;

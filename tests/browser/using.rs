@@ -378,6 +378,8 @@ async fn a_service_is_drained_from_its_card_and_the_rest_is_made_even() {
         .await;
     page.press("Drain").await;
     page.until_text("#dialog h2", "Drain a?").await;
+    page.until_text("#dialog", "other services of pool default have 7 free slots for the 3 in use here")
+        .await;
     page.press("Drain 3 observers").await;
     page.until_text(".card[data-state=cordoned] h2", "a").await;
     wait_for("all on b", || async {

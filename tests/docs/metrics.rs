@@ -47,7 +47,8 @@ fn alerts() -> String {
 fn the_reference_of_the_metrics_is_as_they_describe_themselves() {
     let (managers, services) = (everwatch_manager::described_metrics(), everwatch::described_metrics());
     let mut page = HEAD.to_owned();
-    write!(page, "\n## Of managers\n\n{}\n## Of services\n\n{}", table(&managers), table(&services)).unwrap();
+    write!(page, "\n## Manager metrics\n\n{}\n## Service metrics\n\n{}", table(&managers), table(&services))
+        .unwrap();
     write!(
         page,
         "\n## Alerts\n\nThe rules in `deploy/prometheus/alerts.yml`, which `promtool test rules` tests:\n\n{}",

@@ -17,7 +17,7 @@ pub struct NewObserver {
     kind: String,
     /// The arguments of its kind, which the kind's JSON Schema describes; at most 64 KiB and 64 levels deep.
     spec: Option<Value>,
-    /// The group of services that may run it.
+    /// The pool: the group of services that may run the observer.
     #[schema(default = "default")]
     pool: Option<String>,
     /// At most 64. A key has 1 to 128 of `A-Z a-z 0-9 . _ - /`, a value at most 256 bytes without control characters.
@@ -40,12 +40,12 @@ pub struct NewObserver {
     /// The observer does not start before this time, by the database's clock.
     #[schema(value_type = Option<String>, format = DateTime)]
     start_at: Option<String>,
-    /// The observer ends at this time, by the database's clock, whether it runs, waits or is paused.
+    /// The observer ends at this time, by the database's clock, whether it is running, waiting or paused.
     #[schema(value_type = Option<String>, format = DateTime)]
     finish_at: Option<String>,
     /// The observer runs only within these hours, by the database's clock.
     windows: Option<RunWindows>,
-    /// The observer executes at these times, by the database's clock. Not together with `windows`.
+    /// The observer executes at these times, by the database's clock. Cannot be combined with `windows`.
     schedule: Option<RunSchedule>,
     /// The observer fails if it still waits for a slot after this time. At least 1s.
     #[schema(example = "10m")]
@@ -88,12 +88,12 @@ pub struct ObserverPatch {
     /// The observer does not start before this time, by the database's clock.
     #[schema(value_type = Option<String>, format = DateTime)]
     start_at: Option<String>,
-    /// The observer ends at this time, by the database's clock, whether it runs, waits or is paused.
+    /// The observer ends at this time, by the database's clock, whether it is running, waiting or paused.
     #[schema(value_type = Option<String>, format = DateTime)]
     finish_at: Option<String>,
     /// The observer runs only within these hours, by the database's clock.
     windows: Option<RunWindows>,
-    /// The observer executes at these times, by the database's clock. Not together with `windows`.
+    /// The observer executes at these times, by the database's clock. Cannot be combined with `windows`.
     schedule: Option<RunSchedule>,
     /// The observer fails if it still waits for a slot after this time. At least 1s.
     #[schema(example = "10m")]
@@ -149,7 +149,7 @@ pub struct RunSchedule {
     #[schema(required = false, default = "UTC", example = "Europe/Berlin")]
     time_zone: String,
     /// How late an execution may start if no manager was alive at its time. A delay of up to 10s always counts as on time;
-    /// at most 168h. Of several such times, the latest counts.
+    /// at most 168h. If several times were missed, only the latest is executed.
     #[schema(required = false, default = "1h")]
     catch_up: String,
     if_running: Option<IfRunning>,

@@ -35,6 +35,7 @@ mod pagination;
 mod parked;
 mod pool_creation;
 mod pool_deletion;
+mod pool_queue;
 mod pools;
 mod precondition;
 mod problem;

@@ -54,7 +54,12 @@ type Metric = (&'static str, Unit, &'static [&'static str], &'static str);
 
 const GAUGES: [Metric; 19] = [
     (OBSERVERS, Unit::Count, &["pool", "status"], "observers by pool and status"),
-    (OBSERVER_HEALTH, Unit::Count, &["pool", "health"], "observers that are to run, by pool and health"),
+    (
+        OBSERVER_HEALTH,
+        Unit::Count,
+        &["pool", "health"],
+        "observers that should be running, by pool and health",
+    ),
     (SERVICES, Unit::Count, &["state"], "living services by state"),
     (CAPACITY, Unit::Count, &["pool"], "slots of active services by pool"),
     (HELD, Unit::Count, &["pool"], "slots in use, by pool"),
@@ -131,7 +136,7 @@ const HISTOGRAMS: [(&str, Unit, &[f64], &str); 7] = [
         GAP,
         Unit::Seconds,
         &SECONDS,
-        "time without a run when an observer moves: from the last word of the run before to the next start",
+        "time without a run when an observer moves: from the last report of the previous run to the next start",
     ),
     (OVERLAP, Unit::Seconds, &SECONDS, "time in which two runs of one observer were reported at once"),
 ];

@@ -6,6 +6,7 @@ use super::{
     state_queues,
 };
 use crate::clock::show;
+use crate::failure::fence::BROKER_HEARTBEATS;
 use std::time::Duration;
 
 /// The tested versions; newer ones may behave differently.
@@ -106,20 +107,17 @@ fn of_session(session: &SessionFacts, server: &Server) -> Vec<Finding> {
         });
     }
     if let Some(heartbeat) = session.heartbeat.filter(|heartbeat| *heartbeat != server.heartbeat) {
-        let (agreed, definition) = (show(heartbeat), show(server.heartbeat));
+        let (agreed, configured) = (show(heartbeat), show(server.heartbeat));
         findings.push(Finding {
             code: "heartbeat",
             severity: Severity::Warning,
             subject: server.place.clone(),
-            what: format!("the broker uses a heartbeat of {agreed}, `[broker] heartbeat` is {definition}"),
+            what: format!("the broker uses a heartbeat of {agreed}, `[broker] heartbeat` is {configured}"),
             why:
                 "an isolated service stops its observers by the configured value, and the broker redelivers them \
                   by its own: a shorter broker value causes overlaps, a longer one causes gaps"
                     .to_owned(),
-            cure: format!(
-                "set `[broker] heartbeat = \"{agreed}\"` everywhere, or `heartbeat = {}` in rabbitmq.conf",
-                server.heartbeat.as_secs()
-            ),
+            cure: heartbeat_cure(heartbeat, server.heartbeat),
         });
     }
     if server.guest_over_network {
@@ -285,4 +283,14 @@ fn of_management(told: &ManagementSnapshot, server: &Server, version: Option<(u3
         findings.extend(queue::findings(queue, server, lifts));
     }
     findings
+}
+
+/// Everwatch does not accept every heartbeat that RabbitMQ accepts.
+fn heartbeat_cure(agreed: Duration, configured: Duration) -> String {
+    let in_broker =
+        format!("set `heartbeat = {}` in rabbitmq.conf and restart RabbitMQ", configured.as_secs());
+    if !BROKER_HEARTBEATS.contains(&agreed) {
+        return in_broker;
+    }
+    format!("set `[broker] heartbeat = \"{}\"` for all managers and services, or {in_broker}", show(agreed))
 }

@@ -5,7 +5,7 @@ pub const CODES: [(&str, &str); 44] = [
     ("ack-timeout-fired", "RabbitMQ took back messages because its acknowledgement timeout passed."),
     (
         "ack-timeout-short",
-        "The consumers of a queue have an acknowledgement timeout, so RabbitMQ will take observers away.",
+        "The consumers of a queue have an acknowledgement timeout, so RabbitMQ will requeue observers when it expires.",
     ),
     (
         "ack-timeout-unseen",
@@ -23,7 +23,7 @@ pub const CODES: [(&str, &str); 44] = [
     ("crash-loop", "Observers fail, or lose their services, again and again."),
     ("database-plain", "The connection with the database crosses a network without a verified certificate."),
     ("database-unreachable", "The database does not answer."),
-    ("drain-waits", "A drain cannot go on."),
+    ("drain-waits", "A drain is blocked."),
     ("events-lost", "The database could not store all events."),
     ("failed", "Observers have failed."),
     ("guest-over-network", "The user guest, whose password is public, logs in to RabbitMQ over a network."),

@@ -307,6 +307,10 @@ fn unreachable_components_are_reported() {
 fn a_different_heartbeat_and_the_guest_account_are_reported() {
     let other = |facts: &mut Facts| facts.session.as_mut().unwrap().heartbeat = Some(Duration::from_secs(2));
     assert_eq!(found(other), ["Warning heartbeat mq:5672"]);
+    // Everwatch refuses a heartbeat of 2s.
+    assert_eq!(diagnosed(other)[0].cure, "set `heartbeat = 5` in rabbitmq.conf and restart RabbitMQ");
+    let close = diagnosed(|facts| facts.session.as_mut().unwrap().heartbeat = Some(Duration::from_secs(3)));
+    assert!(close[0].cure.starts_with("set `[broker] heartbeat = \"3s\"` for all"), "{close:?}");
     assert_eq!(
         found(|facts| server(facts).guest_over_network = true),
         ["Warning guest-over-network mq:5672"]

@@ -53,7 +53,7 @@ fn of_api(manager: &ManagerFacts) -> Option<Finding> {
         severity: Severity::Warning,
         subject: "this manager".to_owned(),
         what: format!("the API listens on {listen} without TLS"),
-        why: "others on the network between clients and the manager can read tokens and specs; a proxy in front of the \
+        why: "anyone on the network between clients and the manager can read tokens and specs; a proxy in front of the \
               manager may terminate TLS, which the manager cannot see"
             .to_owned(),
         cure: "set `[manager] tls_cert_file` and `tls_key_file`, or listen on 127.0.0.1 behind a proxy with TLS".to_owned(),
@@ -66,7 +66,7 @@ fn of_broker(server: &Server) -> Option<Finding> {
         severity: Severity::Warning,
         subject: server.place.clone(),
         what: "the connection with the broker has no TLS".to_owned(),
-        why: "others on the network between can read its password, and every spec and report".to_owned(),
+        why: "anyone on the network in between can read its password, and every spec and report".to_owned(),
         cure: "give RabbitMQ a TLS listener, use `amqps://` in `[broker] url` of managers and services, and set \
                `[broker] tls_ca_file` if its CA is your own"
             .to_owned(),
@@ -82,7 +82,7 @@ fn of_database(manager: &ManagerFacts) -> Option<Finding> {
         "require" => {
             "the server's certificate is not verified: others on the network can pose as the database"
         }
-        _ => "others on the network between can read and change everything that the manager stores",
+        _ => "anyone on the network in between can read and change everything that the manager stores",
     };
     Some(Finding {
         code: "database-plain",

@@ -1,7 +1,12 @@
 //! When a service can no longer prove that it holds its messages. This module uses no clock and no broker: its inputs
 //! are the send times of the proofs of life, and the current time.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+/// The AMQP heartbeats that can be configured, in whole seconds: with a shorter one, a busy machine looks dead; with a longer one,
+/// observers of a host without a network stand idle for more than half a minute.
+pub const BROKER_HEARTBEATS: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(14);
 
 /// The *send* times of the latest answered proofs of life. The time of an answer proves nothing, because the answer may
 /// have waited on a link that has been cut since.

@@ -1,13 +1,12 @@
 //! Creates pools. The broker decides: the first declaration of a work queue says whether its pool is single.
 
-use super::problem::{Code, Problem};
+use super::pool_queue::{declare, in_use, open_session, undeclared};
+use super::problem::Problem;
 use crate::context::{Manager, pool_notes};
-use crate::outgoing::work_queues;
-use everwatch_broker::{BrokerError, QueueKind, Session};
+use everwatch_broker::{BrokerError, QueueKind};
 use everwatch_core::capacity::pool_use::PoolUse;
 use everwatch_core::id::Pool;
 use everwatch_core::wording::counted;
-use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
@@ -45,27 +44,4 @@ pub(super) async fn create(manager: &Manager, pool: &Pool, single: bool) -> Resu
     manager.records.services(Duration::ZERO).await?;
     info!(%pool, "created a single pool");
     declare(manager, pool).await
-}
-
-/// Declares the work queue, for services whose broker user may not. It may exist.
-async fn declare(manager: &Manager, pool: &Pool) -> Result<(), Problem> {
-    let session = open_session(manager)?;
-    let declared = work_queues::declare(manager, session.as_ref(), pool).await;
-    declared.map_err(|error| undeclared(pool, error))
-}
-
-pub(super) fn open_session(manager: &Manager) -> Result<Arc<dyn Session>, Problem> {
-    let none = || Problem::new(Code::NotReady, "this manager is not connected to the broker".to_owned());
-    manager.link.open_session().ok_or_else(none)
-}
-
-pub(super) fn undeclared(pool: &Pool, error: BrokerError) -> Problem {
-    match error {
-        BrokerError::Refused(why) => in_use(format!("pool {pool} cannot change: {why}")),
-        error => Problem::new(Code::NotReady, error.to_string()),
-    }
-}
-
-fn in_use(detail: String) -> Problem {
-    Problem::new(Code::PoolInUse, detail)
 }

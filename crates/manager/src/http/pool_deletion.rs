@@ -1,9 +1,8 @@
 //! Deletes pools that nothing uses.
 
-use super::pool_creation::{open_session, undeclared};
-use super::problem::{Code, Problem};
+use super::pool_queue::{declare, in_use, open_session, undeclared};
+use super::problem::Problem;
 use crate::context::{Manager, pool_notes};
-use crate::outgoing::work_queues;
 use everwatch_broker::BrokerError;
 use everwatch_core::capacity::pool_use::InUse;
 use everwatch_core::id::Pool;
@@ -21,16 +20,14 @@ pub(super) async fn delete(manager: &Manager, pool: &Pool) -> Result<bool, Probl
         Err(BrokerError::Refused(_)) => {
             let depth = session.depth(&queue).await.map_err(|error| undeclared(pool, error))?;
             let (ready, consumers) = (depth.ready, depth.consumers);
-            return Err(in_use(&InUse::Queue { pool: pool.clone(), ready, consumers }));
+            return Err(in_use(InUse::Queue { pool: pool.clone(), ready, consumers }.to_string()));
         }
         Err(error) => return Err(undeclared(pool, error)),
     };
     // An observer that was created meanwhile may have had its message in the queue. Managers republish the observers of a
     // queue that is created again.
     if let Err(problem) = check_unused(manager, pool).await {
-        work_queues::declare(manager, session.as_ref(), pool)
-            .await
-            .map_err(|error| undeclared(pool, error))?;
+        declare(manager, pool).await?;
         return Err(problem);
     }
     pool_notes::forget(manager.records.store.as_ref(), pool).await?;
@@ -42,9 +39,5 @@ pub(super) async fn delete(manager: &Manager, pool: &Pool) -> Result<bool, Probl
 }
 
 async fn check_unused(manager: &Manager, pool: &Pool) -> Result<(), Problem> {
-    manager.pool_use(pool).await?.check_unused(pool).map_err(|it| in_use(&it))
-}
-
-fn in_use(it: &InUse) -> Problem {
-    Problem::new(Code::PoolInUse, it.to_string())
+    manager.pool_use(pool).await?.check_unused(pool).map_err(|it| in_use(it.to_string()))
 }

@@ -13,6 +13,7 @@ use config::{Environment, File, FileFormat};
 use everwatch_broker::STATE_QUEUES_MAX;
 use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::clock::friendly;
+use everwatch_core::failure::fence::BROKER_HEARTBEATS;
 use everwatch_core::id::{Kind, Name, Pool};
 use everwatch_core::wire::logs::LINES_MAX;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -288,8 +289,7 @@ const MEMORY_LIMIT_MIN: u64 = 64 << 20;
 pub fn check(broker: &Broker, service: &Service) -> Result<(), SettingsError> {
     let wrong = |text: &str| Err(SettingsError(text.to_owned()));
     let heartbeat = broker.heartbeat;
-    let whole = heartbeat.subsec_nanos() == 0;
-    if !whole || heartbeat < Duration::from_secs(3) || heartbeat > Duration::from_secs(14) {
+    if heartbeat.subsec_nanos() != 0 || !BROKER_HEARTBEATS.contains(&heartbeat) {
         return wrong("broker.heartbeat: must be whole seconds from 3s to 14s");
     }
     if !(1..=STATE_QUEUES_MAX).contains(&broker.state_queues) {

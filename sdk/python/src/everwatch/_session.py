@@ -38,7 +38,7 @@ from everwatch._turns import Pace
 from everwatch._wire import WORK_VERSION, RunReport, Unreadable, encode, epoch_of, read_work, show_epoch
 
 Json = Any
-VERSION = "0.1.0"
+VERSION = "0.2.0-dev"
 # Seconds between two reports of progress, and between two inventories.
 _PROGRESS = 1.0
 _LIST_EVERY = 60.0

@@ -26,7 +26,7 @@ pub(super) const BROKER: [(&str, Change); 17] = [
     ("broker-unreachable", |facts| facts.session = Err("connection refused".to_owned())),
     ("broker-version", |facts| version(facts, "3.9.29")),
     ("guest-over-network", |facts| server(facts).guest_over_network = true),
-    ("heartbeat", |facts| facts.session.as_mut().unwrap().heartbeat = Some(Duration::from_secs(2))),
+    ("heartbeat", |facts| facts.session.as_mut().unwrap().heartbeat = Some(Duration::from_secs(3))),
     ("log-growth", |facts| version(facts, "4.0.5")),
     ("management-silent", |facts| {
         server(facts).management = Management::Silent("connection refused".to_owned());
