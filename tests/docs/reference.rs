@@ -26,13 +26,43 @@ const REQUESTS: &str = "# HTTP API
 
 Every manager serves the OpenAPI document of this API at `/openapi.json`, with all parameters, bodies and errors, and
 `/docs` to browse it and to send requests. Errors are problems as in RFC 9457, with a stable `code`: see [Errors](#errors). The body of a
-create or an update is the [definition of an observer](definition.md). Each response has an id in the header `X-Request-Id`. Requests need a token whose role permits the verb: see [Access](access.md).
+create or an update is the [definition of an observer](definition.md). Each response has an id in the header `X-Request-Id`. Requests need a
+token whose role permits the verb, in the header `Authorization: Bearer TOKEN`: see [Access](access.md).
+
+## Examples
+
+Create an observer, wait until it runs, read the first page of a list and the next one, and follow the events. The responses are
+shortened:
+
+```text
+$ curl -sS http://127.0.0.1:7700/v1/observers -H 'content-type: application/json' \\
+    -d '{\"name\": \"page\", \"kind\": \"http\", \"spec\": {\"url\": \"http://127.0.0.1:7700/livez\", \"every\": \"5s\"}}'
+{\"id\":\"01a224ca-0a68-70f6-9308-71d18c060000\",\"name\":\"page\",\"status\":\"Created\",\"health\":\"waiting\",\"service\":null,…}
+
+$ curl -sS 'http://127.0.0.1:7700/v1/observers/page?wait_for=status=Processing&wait=10s'
+{\"id\":\"01a224ca-0a68-70f6-9308-71d18c060000\",\"name\":\"page\",\"status\":\"Processing\",\"service\":{\"name\":\"service-1\",…},…}
+
+$ curl -sS 'http://127.0.0.1:7700/v1/observers?health=running&limit=1'
+{\"items\":[{\"name\":\"page\",…}],\"next_cursor\":\"eyJxdWVyeSI6Nzk1Mz…\",\"total\":2}
+
+$ curl -sS 'http://127.0.0.1:7700/v1/observers?health=running&limit=1&cursor=eyJxdWVyeSI6Nzk1Mz…'
+{\"items\":[{\"name\":\"tick\",…}],\"next_cursor\":null,\"total\":2}
+
+$ curl -sSN http://127.0.0.1:7700/v1/events -H 'accept: text/event-stream'
+```
+";
+
+const PARAMETERS: &str = "
+## Query parameters
+
+| parameter | type | meaning | requests |
+|---|---|---|---|
 ";
 
 const OBJECTS: &str = "
 ## Objects
 
-The objects in the bodies of requests and answers, except the [definition of an observer](definition.md). A page of a list has the fields
+The objects in the bodies of requests and responses, except the [definition of an observer](definition.md). A page of a list has the fields
 `items`, `total` (the number of all items) and `next_cursor` (the `cursor` of the next page, or null).
 ";
 
@@ -180,6 +210,35 @@ fn sent(operation: &Value, schemas: &Schemas<'_>) -> String {
     query.chain(body).collect::<Vec<_>>().join(", ")
 }
 
+/// A parameter, its type and what it means, and the requests that accept it.
+type Parameters = BTreeMap<[String; 3], Vec<String>>;
+
+/// The parameters of the queries; one that means something else elsewhere is there several times.
+fn parameters(document: &Value) -> String {
+    let schemas = Schemas { all: &document["components"]["schemas"], link };
+    let mut found = Parameters::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            for it in
+                operation["parameters"].as_array().into_iter().flatten().filter(|it| it["in"] == "query")
+            {
+                let (name, about) = (it["name"].as_str().unwrap(), text(it));
+                assert!(!about.is_empty(), "{method} {path}: nothing says what {name} means");
+                let key = [name.to_owned(), schemas.kind(&it["schema"]), about];
+                found.entry(key).or_default().push(format!("`{} {path}`", method.to_uppercase()));
+            }
+        }
+    }
+    let shown = |requests: &[String]| match requests {
+        [_, _, _, _, ..] => format!("{} and {} others", requests[..2].join(", "), requests.len() - 2),
+        few => few.join(", "),
+    };
+    let row = |([name, kind, about], requests): (&[String; 3], &Vec<String>)| {
+        format!("| `{name}` | {kind} | {about} | {} |\n", shown(requests))
+    };
+    PARAMETERS.to_owned() + &found.iter().map(row).collect::<String>()
+}
+
 /// The statuses of the answers of a request that succeeds, or of a redirect, and their body.
 fn answered(operation: &Value, schemas: &Schemas<'_>) -> String {
     let answers = operation["responses"].as_object().unwrap();
@@ -209,8 +268,10 @@ fn objects(document: &Value) -> String {
         let about = text(schema);
         let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
         let tables = forms.into_iter().map(|members| {
-            let row = |(field, member)| {
-                format!("| `{field}` | {} | {} |\n", schemas.kind(member), schemas.about(member))
+            let row = |(field, member): (&String, &Value)| {
+                let about = schemas.about(member);
+                assert!(!about.is_empty(), "nothing says what {field} of {name} means");
+                format!("| `{field}` | {} | {about} |\n", schemas.kind(member))
             };
             let rows = members.iter().map(row).collect::<String>();
             format!("| field | type | meaning |\n|---|---|---|\n{rows}")
@@ -276,10 +337,11 @@ async fn the_reference_of_the_api_is_as_the_openapi_document() {
         let name = tag["name"].as_str().unwrap();
         let (title, about) = (name[..1].to_uppercase() + &name[1..], tag["description"].as_str().unwrap());
         let rows = rows.remove(name).unwrap_or_default();
-        write!(page, "\n## {title}\n\n{about}\n\n| request | what it does | query and body | answer | verb |\n|---|---|---|---|---|\n{rows}")
+        write!(page, "\n## {title}\n\n{about}\n\n| request | what it does | query and body | response | verb |\n|---|---|---|---|---|\n{rows}")
             .unwrap();
     }
     assert!(rows.is_empty(), "operations without a described tag: {rows:?}");
+    page += &parameters(&document);
     page += &objects(&document);
     page += ERRORS;
     for ([status, code], [title, detail]) in errors(&document) {
