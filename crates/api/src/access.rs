@@ -36,23 +36,30 @@ pub struct Rotation {
 /// A token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
+    /// Ten letters and digits, which are also a part of the token itself.
     pub id: String,
+    /// The name of its principal, as events and the audit log show it; unique among valid tokens except
+    /// sessions.
     pub name: String,
+    /// The name of its role, which says what it permits.
     pub role: String,
     /// The namespace to which it restricts the rights of its role; null: it does not.
     #[serde(default)]
     pub namespace: Option<String>,
     /// `created` by a user, or the `session` of a console.
     pub origin: String,
+    /// When it was created, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     /// The name of the principal that created it.
     pub created_by: String,
+    /// When it expires, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Timestamp,
     /// Until when the secret before the last rotation is valid; null if none is.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub previous_until: Option<Timestamp>,
+    /// When it was revoked, by the database's clock; null if it was not.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
     /// Whether it is neither revoked nor expired.
@@ -67,12 +74,16 @@ pub struct Token {
 pub struct CreatedToken {
     /// What clients send as `Authorization: Bearer …`.
     pub token: String,
+    /// Ten letters and digits, which are also a part of the token itself; a rotation keeps it.
     pub id: String,
+    /// The name of its owner, as events and the audit log show it.
     pub name: String,
+    /// The name of its role, which says what it permits.
     pub role: String,
     /// The namespace to which it restricts the rights of its role; null: it does not.
     #[serde(default)]
     pub namespace: Option<String>,
+    /// When it expires, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Timestamp,
     /// Until when the secret before this one is valid; null if there is none.
@@ -126,15 +137,18 @@ pub struct RoleGrant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleSettings {
+    /// What it permits: a request needs one grant that has its verb, namespace, pool and kind.
     pub grants: Vec<RoleGrant>,
 }
 
 /// A role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Role {
+    /// Unique among roles; `viewer`, `operator` and `admin` are built in.
     pub name: String,
     /// Whether it cannot be changed.
     pub built_in: bool,
+    /// What it permits: a request needs one grant that has its verb, namespace, pool and kind.
     pub grants: Vec<RoleGrant>,
 }
 
@@ -160,7 +174,9 @@ impl From<access::Role> for Role {
 pub struct Whoami {
     /// Whether requests need a token. If they need none, everybody may do everything.
     pub authentication: bool,
+    /// Its name, as events and the audit log show it; null if requests need no token.
     pub name: Option<String>,
+    /// The name of its role; null if requests need no token.
     pub role: Option<String>,
     /// The only namespace in which the principal has rights; names in its requests refer to this namespace. Null: several, or all.
     #[serde(default)]
@@ -174,6 +190,7 @@ pub struct Whoami {
     /// provider.
     #[serde(default)]
     pub credential: Option<String>,
+    /// When the credential expires; null for the bootstrap token, and if requests need no token.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// The verbs that the role permits on something.
@@ -190,7 +207,9 @@ pub struct LoginMethods {
 /// A request that changes something, or that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
+    /// Later entries have higher numbers.
     pub id: i64,
+    /// When the request arrived, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Null: the request was not authenticated.
@@ -201,8 +220,12 @@ pub struct AuditEntry {
     pub actor: Option<String>,
     /// The address at the other end of the connection.
     pub from: Option<String>,
+    /// The verb that the request needs, the first one if it needs one of several; null if it needs none.
     pub verb: Option<String>,
+    /// The HTTP method.
     pub method: String,
+    /// The path with the query, at most 1,000 characters; of a login at the identity provider, without the
+    /// query.
     pub path: String,
     /// The HTTP status of the response; null while the request is in progress, or if the manager died.
     pub status: Option<u16>,

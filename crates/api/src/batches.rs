@@ -39,7 +39,9 @@ pub struct NewBatch {
 /// A batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Batch {
+    /// Unique among all batches.
     pub id: Uuid,
+    /// Unique among the batches of its namespace that are not over.
     pub name: String,
     /// The namespace of the batch and its members.
     #[serde(default = "crate::observer::default_namespace")]
@@ -52,6 +54,7 @@ pub struct Batch {
     pub reason: String,
     /// The number of its members, once all exist.
     pub members: u32,
+    /// The most members that run at once; null: no limit of the batch.
     pub max_running: Option<u32>,
     /// The members that exist, by status.
     #[schema(value_type = BTreeMap<String, u32>)]
@@ -69,10 +72,13 @@ pub struct Batch {
     pub completions: u32,
     /// The `everwatch-actor` header of the request that created it, or the address of its client.
     pub by: Option<String>,
+    /// When it was created, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+    /// When its `state` or its `reason` last changed, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub modified_at: Timestamp,
+    /// When it became `Completed` or `Cancelled`, by the database's clock; null if it is not over.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
 }
@@ -110,7 +116,9 @@ pub struct BatchMember {
     pub place: u32,
     /// The id of the observer.
     pub id: Uuid,
+    /// The name of the observer.
     pub name: String,
+    /// The status of the observer; the member has ended if it is `Completed`, `Failed` or `Deleted`.
     #[schema(value_type = String, example = "Completed")]
     pub status: Status,
     /// Its last error, or why it has failed; may be empty.

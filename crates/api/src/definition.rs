@@ -65,15 +65,20 @@ pub struct ObserverPatch {
     name: Option<String>,
     /// Its present namespace: a namespace cannot change.
     namespace: Option<String>,
+    /// The code that runs: a kind that services of its pool offer. It has no default.
     kind: Option<String>,
     /// Merged member by member if it is an object.
     spec: Option<Value>,
+    /// The pool: the group of services that may run the observer; by default `default`. A change ends the
+    /// run.
     pool: Option<String>,
+    /// Merged key by key: null removes a label; null in place of the object removes all.
     labels: Option<BTreeMap<String, Option<String>>>,
     /// Merged member by member, unless it names a kind.
     #[schema(value_type = Option<Object>)]
     retry: Option<RetryPolicy>,
     overlap: Option<Overlap>,
+    /// The time between telling its code to stop and aborting it; at most 1h, by default 10s.
     grace: Option<String>,
     on_full: Option<OnFull>,
     /// Free slots go to the highest priority first.
@@ -234,5 +239,6 @@ pub(crate) enum RunOrRest {
 pub struct MemberError {
     /// The member, as a JSON pointer.
     pointer: String,
+    /// What is wrong with the member, for people.
     detail: String,
 }

@@ -11,12 +11,17 @@ use utoipa::ToSchema;
 pub struct Event {
     /// Later entries have higher numbers.
     pub id: i64,
+    /// When it happened: by the clock of the service's host if a service reported it, otherwise by the
+    /// database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
+    /// What happened; `unreadable` is a stored event that this manager cannot read.
     #[schema(value_type = String, example = "started")]
     #[serde(rename = "type")]
     pub kind: EventKind,
+    /// The observer that it concerns, with its name at that time; null if it concerns none.
     pub observer: Option<NamedThing>,
+    /// The service that it concerns, with its name at that time; null if it concerns none.
     pub service: Option<NamedThing>,
     /// `generation << 32 | acquisitions`.
     pub epoch: Option<u64>,
@@ -104,9 +109,13 @@ pub struct Run {
     #[serde(default)]
     #[schema(example = "3.2")]
     pub epoch_string: String,
+    /// How often managers had published the observer: the first number of the epoch.
     pub generation: u32,
+    /// How often the broker had delivered the message of this generation before; 0 for the first run.
     pub acquisitions: u32,
+    /// The service that held the observer, with its name at that time.
     pub service: Option<NamedThing>,
+    /// When the first attempt of the run started, by the clock of the service's host.
     #[schema(value_type = String, format = DateTime)]
     pub started_at: Timestamp,
     /// When the run ended; null while it runs. If its service was lost: when a manager last heard from that service.

@@ -49,14 +49,18 @@ use uuid::Uuid;
 /// A reference to a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceName {
+    /// The id of this incarnation of the service.
     pub id: Uuid,
+    /// The name of the service: each of its incarnations has it.
     pub name: String,
 }
 
 /// An observer or a service with its name at that time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NamedThing {
+    /// The id of the observer, or of the incarnation of the service.
     pub id: Uuid,
+    /// Its name at that time; others may have it later.
     pub name: String,
     /// Only of an observer in an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +70,7 @@ pub struct NamedThing {
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Listed<T> {
+    /// The items of this page, in the order of the list.
     pub items: Vec<T>,
     /// Where the next page starts; null on the last one.
     pub next_cursor: Option<String>,
@@ -76,11 +81,16 @@ pub struct Listed<T> {
 /// An error (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProblemBody {
+    /// `urn:everwatch:problem:` and the `code`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// The meaning of the `code`, for people.
     pub title: String,
+    /// The HTTP status of the response; in the result of a request of a batch, the one of a single request.
     pub status: u16,
+    /// What is wrong with this request and, if known, what to do, for people.
     pub detail: String,
+    /// The path of the request, without the query.
     pub instance: String,
     /// Stable, for programs.
     pub code: String,

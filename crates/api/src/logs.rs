@@ -18,6 +18,7 @@ pub struct LogLine {
     /// `stdout`, `stderr`, or `log` for lines of its code or its service.
     #[schema(example = "stdout")]
     pub stream: String,
+    /// The line without its line break. A line of more than 4,096 bytes is cut, and ends with `…`.
     pub text: String,
 }
 
@@ -32,6 +33,7 @@ impl LogLine {
 /// The recent log lines of an observer, the oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Logs {
+    /// At most `tail` lines.
     pub items: Vec<LogLine>,
     /// Lines between the requested position and the first of these lines that are no longer kept.
     pub missed: u64,

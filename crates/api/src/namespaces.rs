@@ -38,6 +38,7 @@ pub struct NamespaceSettings {
 /// A namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Namespace {
+    /// 1 to 63 of `a-z 0-9 -`; unique. The namespace `default` always exists.
     pub name: String,
     pub quotas: Quotas,
     /// The pools that its observers may use; null: every pool.
@@ -53,10 +54,14 @@ pub struct Namespace {
 /// The quota because of which a manager refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuotaUse {
+    /// The namespace that the quota limits.
     pub namespace: String,
     /// `observers` or `creates_per_minute`.
     pub quota: String,
+    /// The maximum that the quota sets.
     pub max: u32,
+    /// Of `observers`: its observers that are not deleted; of `creates_per_minute`: the creates that have not
+    /// returned yet.
     pub used: u64,
 }
 

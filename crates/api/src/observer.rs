@@ -45,6 +45,7 @@ impl Desired {
 /// The wait of an observer for a slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
+    /// When it began to wait for a slot, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     /// Its place in the backlog of its pool; the observer in place 1 is admitted first. 10,001 means this place or a
@@ -59,18 +60,26 @@ pub struct Waiting {
 /// An observer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Observer {
+    /// Unique among all observers, also deleted ones.
     pub id: Uuid,
+    /// Unique among the observers of its namespace that are not deleted.
     pub name: String,
     /// The part of the deployment that it belongs to. Names are unique within one.
     #[serde(default = "default_namespace")]
     #[schema(example = "default")]
     pub namespace: String,
+    /// The code that runs: a kind that services of its pool offer.
     pub kind: String,
+    /// The arguments of its kind; null also if the role of the sender does not permit `specs:read`.
     pub spec: Value,
+    /// The pool: the group of services that may run it.
     pub pool: String,
+    /// Its labels: selectors find observers by them.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     pub desired: Desired,
+    /// Where it is in its life: `Scheduled`, `Created`, `Processing`, `Paused`, `OnDeleting`, `Deleted`,
+    /// `Completed` or `Failed`.
     #[schema(value_type = String, example = "Processing")]
     pub status: Status,
     /// Whether it does its work: `running`, `restarting`, `waiting`, `moving` or `stopping`; null if it is not meant to
@@ -96,18 +105,26 @@ pub struct Observer {
     #[serde(default)]
     #[schema(example = "3.2")]
     pub epoch_string: String,
+    /// How often managers have published it: the first number of the epoch; 0 before the first time.
     pub generation: u32,
+    /// How often the broker has delivered the message of this generation before; 0 for the first run.
     pub acquisitions: u32,
     /// The number of this start of its code within the run; 0 before the first.
     pub attempt: u32,
+    /// The latest error of its code in this generation; null if there is none.
     pub last_error: Option<String>,
+    /// What its code last reported about its progress in this generation, as text; null if it has not.
     pub progress: Option<String>,
     #[schema(value_type = RetryPolicy)]
     pub retry: Retry,
+    /// Whether a redelivered run may start while the previous run may still be ending: `allow`, or `forbid`,
+    /// which waits until that run has certainly ended.
     #[schema(value_type = String, example = "allow")]
     pub overlap: Overlap,
+    /// The time between telling its code to stop and aborting it, such as `1m 30s`.
     #[schema(example = "10s")]
     pub grace: String,
+    /// What a create does if the pool has no free slot: `reject` the request, or `queue` the observer.
     #[schema(value_type = String, example = "reject")]
     pub on_full: OnFull,
     /// Priority from -100 to 100: free slots go to the highest priority first.
@@ -158,8 +175,11 @@ pub struct Observer {
     /// Its wait for a slot; null if it does not wait.
     #[serde(default)]
     pub waiting: Option<Waiting>,
+    /// When it was created, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+    /// When what managers store about it last changed, such as by a request or a report; by the database's
+    /// clock.
     #[schema(value_type = String, format = DateTime)]
     pub modified_at: Timestamp,
     /// When its code was last started.
@@ -262,8 +282,10 @@ impl Observer {
 pub struct Outcome {
     /// The status that a single request would have had.
     pub status: u16,
+    /// The observer after the request; absent if the request failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observer: Option<Observer>,
+    /// Why the request failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<ProblemBody>,
 }
@@ -271,5 +293,6 @@ pub struct Outcome {
 /// The results, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outcomes {
+    /// In the order of the requests; of a filter, one for each observer that matches.
     pub items: Vec<Outcome>,
 }

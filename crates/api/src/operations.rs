@@ -44,6 +44,7 @@ pub struct Operation {
     /// The path of the service, pool, rollout or batch, which has the details. Clients follow and end the operation there.
     #[schema(example = "/v1/services/service-1")]
     pub path: String,
+    /// `Running` for a drain or a rebalance, otherwise the state of the rollout or the batch.
     #[schema(example = "Running")]
     pub state: String,
     /// The number of observers that are done; null if managers do not count them.

@@ -20,7 +20,9 @@ pub struct Stats {
     pub behind_limits: u64,
     /// Living services by state.
     pub services: BTreeMap<String, u64>,
+    /// Slots of the active services; of each single pool, those of one service.
     pub capacity: u32,
+    /// Slots in use on all living services, also on those that take no more observers.
     pub held: u32,
     /// Whether the broker is connected.
     pub broker: bool,
@@ -41,6 +43,7 @@ pub struct ObserverCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SafeMode {
+    /// Whether safe mode is on: managers conclude nothing from silence.
     pub on: bool,
     /// The reason, for other operators.
     #[serde(default)]
@@ -50,8 +53,11 @@ pub struct SafeMode {
 /// A message that managers could not read or apply, or that no manager has signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ParkedMessage {
+    /// Later messages have higher numbers.
     pub id: i64,
+    /// The queue that it came from; if that is unknown, the queue for parked messages.
     pub queue: String,
+    /// Why it was parked, for people.
     pub reason: String,
     /// The size of the body, in bytes.
     pub size: u64,
@@ -59,6 +65,7 @@ pub struct ParkedMessage {
     pub text: Option<String>,
     /// The first 4,096 bytes of the body in base64.
     pub body: String,
+    /// When a manager stored it, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
 }
@@ -66,6 +73,7 @@ pub struct ParkedMessage {
 /// The program and its version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Version {
+    /// The version of the program that runs this manager.
     pub version: String,
     /// This incarnation of the manager.
     pub manager: Uuid,
@@ -74,6 +82,7 @@ pub struct Version {
 /// Whether the manager is alive or ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
+    /// Always true: otherwise, the response is a problem with the status 503.
     pub ok: bool,
 }
 
@@ -89,7 +98,9 @@ pub struct Finding {
     /// The subject of the finding.
     #[schema(example = "service a")]
     pub subject: String,
+    /// The problem, as a sentence.
     pub what: String,
+    /// Why it matters, as a sentence.
     pub why: String,
     /// The command or setting that cures it.
     pub cure: String,

@@ -21,10 +21,15 @@ pub struct RateSettings {
 /// A rate: in any window of length w, all services together use at most `burst` + w × `permits` / `per` permits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rate {
+    /// The key that code names when it acquires permits.
     pub key: String,
+    /// The permits that return evenly to the bucket within `per`; from 1 to 1,000,000.
     pub permits: u32,
+    /// The time for which `permits` counts, from 1s to 24h, such as `1h 30m`.
     #[schema(example = "1m")]
     pub per: String,
+    /// The permits that may be used at once, in addition to the even pace. The bucket holds fewer: see
+    /// `at_once`.
     pub burst: u32,
     /// The most permits that one acquire can get: `burst` less 2 s of the rate.
     pub at_once: u32,

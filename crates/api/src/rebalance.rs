@@ -8,28 +8,37 @@ use uuid::Uuid;
 /// Who gives how many, by pool; pools that are even already are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rebalance {
+    /// The plans in the order of the pools; empty if there is nothing to move.
     pub pools: Vec<PoolBalance>,
 }
 
 /// One pool of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolBalance {
+    /// The name of the pool.
     pub pool: String,
     /// Observers that move.
     pub moves: u32,
     /// Between the fullest service and the emptiest, in observers.
     pub skew_before: u32,
+    /// Between the fullest service and the emptiest after the moves, in slots.
     pub skew_after: u32,
+    /// Its active services in the order of their names, without groups of equal kinds that are even already.
     pub services: Vec<ServiceBalance>,
 }
 
 /// One service of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceBalance {
+    /// The id of this incarnation of the service.
     pub id: Uuid,
+    /// The name of the service.
     pub name: String,
+    /// Its slots, as of its last heartbeat.
     pub capacity: u32,
+    /// Its slots in use, as of its last heartbeat.
     pub held: u32,
+    /// Its slots in use after the moves.
     pub target: u32,
     /// As a sentence.
     pub reason: String,

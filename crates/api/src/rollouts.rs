@@ -24,8 +24,10 @@ pub struct RolloutSelector {
     /// Missing: observers of all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// Missing: observers of all kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// Missing: observers of all pools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// One of these statuses.
@@ -82,7 +84,9 @@ fn pause() -> OnFailure {
 /// A rollout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Rollout {
+    /// Unique among all rollouts.
     pub id: Uuid,
+    /// Unique among the rollouts that are not over.
     pub name: String,
     /// `Running`, `Paused`, `Reverting`, `Completed`, `Reverted` or `Cancelled`. Its members may join another rollout after
     /// one of the last three.
@@ -90,17 +94,23 @@ pub struct Rollout {
     pub state: RolloutState,
     /// Why it is paused or reverting, or has ended before its last member; may be empty.
     pub reason: String,
+    /// Which observers it has taken, as the request wrote it.
     #[schema(value_type = Object)]
     pub selector: Value,
+    /// The merge patch (RFC 7396) of the definition of each member.
     #[schema(value_type = Object)]
     pub patch: Value,
+    /// The most members that are changed and not yet healthy.
     pub max_parallel: u32,
+    /// How long a changed member must run without an error, such as `1m 30s`.
     #[serde(with = "friendly")]
     #[schema(value_type = String, example = "30s")]
     pub healthy_for: Duration,
+    /// How long a changed member may take to become healthy, such as `1h 30m`. Then the rollout pauses.
     #[serde(with = "friendly")]
     #[schema(value_type = String, example = "10m")]
     pub timeout: Duration,
+    /// What managers do when a member fails: `pause` or `revert`.
     #[schema(value_type = String, example = "pause")]
     pub on_failure: OnFailure,
     /// The number of its members.
@@ -111,10 +121,14 @@ pub struct Rollout {
     pub counts: BTreeMap<MemberState, u32>,
     /// The `everwatch-actor` header of the request that started it, or the address of its client.
     pub by: Option<String>,
+    /// When it was started, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+    /// When its state or the state of a member last changed, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub modified_at: Timestamp,
+    /// When it became `Completed`, `Reverted` or `Cancelled`, by the database's clock; null if it is not
+    /// over.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
 }
@@ -147,7 +161,9 @@ impl From<rollout::Rollout> for Rollout {
 pub struct RolloutMember {
     /// The id of the observer.
     pub id: Uuid,
+    /// The name of the observer.
     pub name: String,
+    /// `pending`, `changed` (and not yet healthy), `done`, `skipped`, `failed`, `reverting` or `reverted`.
     #[schema(value_type = String, example = "changed")]
     pub state: MemberState,
     /// The error of a failed member, or why it was skipped or not waited for; may be empty.

@@ -11,6 +11,8 @@ pub struct Execution {
     /// The time of the schedule for which it started; null if a request started it.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub scheduled_for: Option<Timestamp>,
+    /// When it completed or failed: by the clock of the service's host, or by the database's if a manager
+    /// ended it.
     #[schema(value_type = String, format = DateTime)]
     pub ended_at: Timestamp,
     /// Why it failed; null if it completed.
@@ -29,6 +31,7 @@ pub struct ScheduleTimes {
     /// The cron expression in English.
     #[schema(example = "At 03:00.")]
     pub description: String,
+    /// The name in the IANA time zone database: the times are those of its clocks.
     #[schema(example = "Europe/Berlin")]
     pub time_zone: String,
     /// The time for which the current or the latest execution started; null if a request started it, or if there was none.

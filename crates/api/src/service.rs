@@ -14,24 +14,37 @@ use uuid::Uuid;
 /// A service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Service {
+    /// The id of this incarnation: a restart of the process or a lost session makes a new one.
     pub id: Uuid,
+    /// The same after each restart; living services should have different names.
     pub name: String,
+    /// The pool from which it takes observers.
     pub pool: String,
+    /// Its slots, as of its last heartbeat.
     pub capacity: u32,
+    /// The slots that the observers that it holds take: one of weight 4 counts as 4; 0 after its end.
     pub held: u32,
+    /// Its capacity less `held`, also while it takes no more observers; 0 after its end.
     pub free: u32,
     /// The greatest weight of an observer that it takes.
     #[serde(default = "one")]
     pub weight_max: u16,
+    /// `active`, `standby`, `cordoned`, `draining`, `suspect`, `lost` or `gone`.
     #[schema(value_type = String, example = "active")]
     pub state: ServiceState,
+    /// The kinds that it can run.
     pub kinds: Vec<String>,
+    /// The version of its program, as it registered.
     pub version: String,
+    /// The host name of its machine, as it registered.
     pub host: String,
+    /// Its labels, by key, as it registered.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// When it registered, by its own clock; by the database's clock if the two differ by over 2 minutes.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+    /// When managers last recorded a change of it other than a heartbeat, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub modified_at: Timestamp,
     /// The time of its last heartbeat or report.
@@ -65,7 +78,9 @@ pub struct Service {
 /// An observer whose code blocks a thread of its service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stalled {
+    /// The id of the observer.
     pub id: Uuid,
+    /// The name of the observer.
     pub name: String,
     /// For how long it had blocked the thread at the last heartbeat, in milliseconds.
     pub stalled_ms: u64,
@@ -126,12 +141,14 @@ pub struct DrainState {
     pub asked_at: Option<Timestamp>,
     /// The number of observers held when it began.
     pub of: u32,
+    /// `of` less the slots that are still in use; 0 until the service reports that it drains.
     pub moved: u32,
     /// The most observers per second.
     pub per_second: u32,
     /// When the rest is handed over even if no service has room.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
+    /// Whether it hands over observers even if no service has room.
     pub force: bool,
     /// What delays it, as a sentence.
     pub waits: Option<String>,
@@ -140,6 +157,7 @@ pub struct DrainState {
 /// A pool: its living services and its observers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Pool {
+    /// The name by which services and observers choose it. The pool `default` always exists.
     pub name: String,
     /// Whether the pool is paused. Managers admit no observer to a paused pool; observers that have a slot keep it.
     #[serde(default)]
@@ -153,6 +171,8 @@ pub struct Pool {
     pub capacity: u32,
     /// Slots in use.
     pub held: u32,
+    /// Free slots of its active services; of a single pool, those of one service. `held` counts all living
+    /// services.
     pub free: u32,
     /// Needed slots minus held slots.
     pub pending: u64,
@@ -188,6 +208,7 @@ pub struct PoolSettings {
 /// A kind of observer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Kind {
+    /// The `kind` in definitions of observers.
     pub name: String,
     /// JSON schema of its spec; null if the services have none.
     pub schema: Value,

@@ -15,8 +15,10 @@ const TO_MAX: usize = 20;
 /// The services, events and incidents in a span of time, which is divided into columns of equal length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Timeline {
+    /// The requested start; 15 minutes before `until` by default.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
+    /// The requested end, at most now; now by default.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
     /// Managers no longer have the events before this time: the timeline before it is incomplete.
@@ -41,6 +43,7 @@ pub struct Timeline {
 /// The services of one name, one after another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TimelineLane {
+    /// The name of the services.
     pub service: String,
     /// Whether a service of this name lives now.
     pub lives: bool,
@@ -61,8 +64,10 @@ pub struct TimelineOthers {
 /// end, up to a second outside of the requested time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TimelineSegment {
+    /// When its first column begins.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
+    /// When its last column ends.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
     /// The fewest observers that the service held in a column.
@@ -78,13 +83,16 @@ pub struct TimelineSegment {
 /// An event in the timeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TimelineMark {
+    /// The time of the event.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
+    /// What happened, as the `type` of the event.
     #[schema(value_type = String, example = "service_lost")]
     #[serde(rename = "type")]
     pub kind: EventKind,
     /// The name of the service that it concerns.
     pub service: Option<String>,
+    /// The cause, if known; may be empty.
     pub text: String,
 }
 

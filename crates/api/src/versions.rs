@@ -50,6 +50,7 @@ impl Difference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevertTo {
+    /// The number of the version; managers keep the last 100 former ones.
     #[schema(minimum = 1, example = 3)]
     pub to: u32,
 }

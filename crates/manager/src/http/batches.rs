@@ -158,7 +158,9 @@ pub(crate) async fn read(
 #[utoipa::path(get, path = "/v1/batches/{key}/observers", tag = "batches", security(("token" = ["batches:read"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
     ("status" = Option<String>, Query, description = "statuses, comma-separated; by default all, including Deleted"),
-    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    ("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
+    ("cursor" = Option<String>, Query,
+        description = "where the page starts: next_cursor of the page before")),
     responses((status = 200, body = Listed<BatchMember>),
         (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn observers(

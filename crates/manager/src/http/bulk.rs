@@ -61,15 +61,19 @@ enum Wish {
         id: String,
     },
     Pause {
+        /// Id or name.
         id: String,
     },
     Resume {
+        /// Id or name.
         id: String,
     },
     Restart {
+        /// Id or name.
         id: String,
     },
     Retry {
+        /// Id or name.
         id: String,
     },
 }
@@ -197,9 +201,16 @@ async fn acted(
 /// Delete all observers that match the filter.
 #[utoipa::path(delete, path = "/v1/observers", tag = "observers", security(("token" = ["observers:delete"])), params(
     ("expect" = u32, Query, description = "the expected number of observers; if it differs, 409 and no change"),
-    ("status" = Option<String>, Query), ("health" = Option<String>, Query),
-    ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query), ("namespace" = Option<String>, Query), ("pool" = Option<String>, Query),
-    ("service" = Option<String>, Query), ("q" = Option<String>, Query),
+    ("status" = Option<String>, Query,
+        description = "one or several, comma-separated; default all but Deleted"),
+    ("health" = Option<String>, Query,
+        description = "one or several of running, restarting, waiting, moving, stopping, comma-separated"),
+    ("reason_code" = Option<String>, Query, description = "one or several, comma-separated"),
+    ("kind" = Option<String>, Query, description = "observers of this kind"),
+    ("namespace" = Option<String>, Query, description = "observers of this namespace"),
+    ("pool" = Option<String>, Query, description = "observers of this pool"),
+    ("service" = Option<String>, Query, description = "id or name of the holder"),
+    ("q" = Option<String>, Query, description = "part of the name, case-insensitive"),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"), ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match")),
     responses((status = 200, body = Outcomes), (status = 409, body = ProblemBody, description = "count-differs")))]
 pub(crate) async fn delete(State(manager): Shared, params: Params) -> Result<Json<Outcomes>, Problem> {
@@ -217,10 +228,17 @@ macro_rules! for_all {
         #[utoipa::path(post, path = $path, tag = "observers", security(("token" = ["observers:operate"])), params(
             ("expect" = u32, Query, description = "the expected number of observers; if it differs, 409 and no change"),
             ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once on each observer"),
-            ("status" = Option<String>, Query), ("health" = Option<String>, Query),
-            ("reason_code" = Option<String>, Query), ("kind"= Option<String>, Query),
-            ("namespace" = Option<String>, Query), ("pool" = Option<String>, Query), ("service" = Option<String>, Query),
-            ("q" = Option<String>, Query),
+            ("status" = Option<String>, Query,
+                description = "one or several, comma-separated; default all but Deleted"),
+            ("health" = Option<String>, Query,
+                description = "one or several of running, restarting, waiting, moving, stopping, \
+                comma-separated"),
+            ("reason_code" = Option<String>, Query, description = "one or several, comma-separated"),
+            ("kind" = Option<String>, Query, description = "observers of this kind"),
+            ("namespace" = Option<String>, Query, description = "observers of this namespace"),
+            ("pool" = Option<String>, Query, description = "observers of this pool"),
+            ("service" = Option<String>, Query, description = "id or name of the holder"),
+            ("q" = Option<String>, Query, description = "part of the name, case-insensitive"),
             ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"), ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match")),
             responses((status = 200, body = Outcomes), (status = 400, body = ProblemBody, description = "bad-header"),
             (status = 409, body = ProblemBody, description = "count-differs")))]

@@ -35,12 +35,14 @@ pub(crate) async fn list(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SpecBody {
+    /// The arguments of the kind, as in the definition of an observer.
     spec: Value,
 }
 
 /// The result of checking a spec.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Validity {
+    /// Whether there are no errors.
     valid: bool,
     /// At most 20, each with a pointer from `/spec` on.
     #[schema(value_type = Vec<MemberError>)]

@@ -82,7 +82,9 @@ fn with_use(
 
 /// List namespaces, in the order of their names.
 #[utoipa::path(get, path = "/v1/namespaces", tag = "namespaces", security(("token" = ["namespaces:read"])),
-    params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    params(("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
+    ("cursor" = Option<String>, Query,
+        description = "where the page starts: next_cursor of the page before")),
     responses((status = 200, body = Listed<Namespace>)))]
 pub(crate) async fn list(
     State(manager): Shared,

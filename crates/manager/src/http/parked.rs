@@ -26,7 +26,9 @@ const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
 
 /// List the parked messages, newest first: managers could not read or apply them, or no manager has signed them.
 #[utoipa::path(get, path = "/v1/parked", tag = "operations", security(("token" = ["parked:read"])),
-    params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    params(("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
+    ("cursor" = Option<String>, Query,
+        description = "where the page starts: next_cursor of the page before")),
     responses((status = 200, body = Listed<ParkedMessage>)))]
 pub(crate) async fn list(
     State(manager): Shared,

@@ -57,7 +57,9 @@ pub(crate) async fn set(
 
 /// List rates.
 #[utoipa::path(get, path = "/v1/rates", tag = "rates", security(("token" = ["rates:read"])),
-    params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    params(("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
+    ("cursor" = Option<String>, Query,
+        description = "where the page starts: next_cursor of the page before")),
     responses((status = 200, body = Listed<Rate>)))]
 pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<Json<Listed<Rate>>, Problem> {
     let part: Part<RateKey> = Part::read(&mut params)?;

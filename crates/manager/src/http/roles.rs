@@ -129,7 +129,9 @@ pub(crate) async fn delete(
 /// The audit log, the newest entry first: every request that changes something, and those that were refused.
 #[utoipa::path(get, path = "/v1/audit", tag = "access", security(("token" = ["audit:read"])), params(
     ("principal" = Option<String>, Query, description = "who sent the requests"),
-    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    ("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
+    ("cursor" = Option<String>, Query,
+        description = "where the page starts: next_cursor of the page before")),
     responses((status = 200, body = Listed<AuditEntry>)))]
 pub(crate) async fn audit(
     State(manager): Shared,

@@ -346,7 +346,9 @@ pub(crate) async fn read(
 #[utoipa::path(get, path = "/v1/rollouts/{key}/members", tag = "rollouts", security(("token" = ["rollouts:read"])),
     params(("key" = String, Path, description = "id, or name (the newest of that name)"),
     ("state" = Option<String>, Query, description = "pending, changed, done, skipped, failed, reverting, reverted"),
-    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    ("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
+    ("cursor" = Option<String>, Query,
+        description = "where the page starts: next_cursor of the page before")),
     responses((status = 200, body = Listed<RolloutMember>),
         (status = 404, body = ProblemBody, description = "not-found")))]
 pub(crate) async fn members(

@@ -18,8 +18,11 @@ type Shared = State<Arc<Manager>>;
 /// List services, also those that ended recently.
 #[utoipa::path(get, path = "/v1/services", tag = "services", security(("token" = ["services:read"])), params(
     ("state" = Option<String>, Query, description = "active, standby, cordoned, draining, suspect, lost, gone"),
-    ("pool" = Option<String>, Query), ("name" = Option<String>, Query),
-    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    ("pool" = Option<String>, Query, description = "services of this pool"),
+    ("name" = Option<String>, Query, description = "incarnations of this name"),
+    ("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
+    ("cursor" = Option<String>, Query,
+        description = "where the page starts: next_cursor of the page before")),
     responses((status = 200, body = Listed<Service>)))]
 pub(crate) async fn list(
     State(manager): Shared,

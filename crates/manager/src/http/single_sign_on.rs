@@ -60,7 +60,7 @@ pub(crate) async fn start(
     ("state" = Option<String>, Query, description = "identifies the login"),
     ("iss" = Option<String>, Query, description = "the issuer"),
     ("error" = Option<String>, Query, description = "why the provider refuses the login"),
-    ("error_description" = Option<String>, Query)),
+    ("error_description" = Option<String>, Query, description = "more about `error`, for people")),
     responses((status = 303, description = "to the console; the cookie is set"),
     (status = 400, body = ProblemBody, description = "bad-header"),
     (status = 403, body = ProblemBody, description = "login-failed"),

@@ -161,7 +161,9 @@ fn shown(secret: &Secret, token: &access::Token, now: Timestamp) -> Json<Created
 /// List tokens. Those that have ended are listed for a day.
 #[utoipa::path(get, path = "/v1/tokens", tag = "access", security(("token" = ["tokens:read"])), params(
     ("sessions" = Option<bool>, Query, description = "whether sessions of the console are listed too"),
-    ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    ("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
+    ("cursor" = Option<String>, Query,
+        description = "where the page starts: next_cursor of the page before")),
     responses((status = 200, body = Listed<Token>)))]
 pub(crate) async fn list(State(manager): Shared, mut params: Params) -> Result<Json<Listed<Token>>, Problem> {
     let with_sessions = params.parsed::<bool>("sessions")?.unwrap_or(false);
