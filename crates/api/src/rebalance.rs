@@ -17,9 +17,9 @@ pub struct Rebalance {
 pub struct PoolBalance {
     /// The name of the pool.
     pub pool: String,
-    /// Observers that move.
+    /// The slots of the observers that move.
     pub moves: u32,
-    /// Between the fullest service and the emptiest, in observers.
+    /// Between the fullest service and the emptiest, in slots.
     pub skew_before: u32,
     /// Between the fullest service and the emptiest after the moves, in slots.
     pub skew_after: u32,

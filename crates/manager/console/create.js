@@ -141,7 +141,7 @@ function asSwitch(now, kinds, params, context) {
   // A text that cannot be read has no other form.
   const isStuck = now !== "form" && textDraft().unreadable !== null;
   return h("span", { class: "seg end", role: "group", "aria-label": "Create from" }, Object.entries(MODES).map(([mode, text]) =>
-    h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(mode === now), disabled: isStuck && mode !== now, onclick: () => choose(mode) }, text)));
+    h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(mode === now), disabled: isStuck && mode !== now, title: isStuck && mode !== now ? "Correct the text first" : undefined, onclick: () => choose(mode) }, text)));
 }
 
 /** The definition, what the console itself refuses of it, by the field, and the members that the manager can judge. */

@@ -82,7 +82,8 @@ function typed(draft, text, context) {
     if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("a definition is a map, such as name: hello");
     change(draft, value, context);
   } catch (error) {
-    draft.unreadable = error.message;
+    // What the manager said is about another text.
+    Object.assign(draft, { unreadable: error.message, wrong: [] });
     context.redraw();
   }
 }
@@ -170,6 +171,16 @@ function others(draft) {
 }
 
 /** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */
+/** The members whose change leaves the run alone. */
+const CALM = ["labels", "on_full", "priority", "start_at", "start_within", "schedule"];
+/** What saving does to the run. */
+function effect({ before, definition }) {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(definition)])].filter((it) => JSON.stringify(before[it]) !== JSON.stringify(definition[it]) && !CALM.includes(it));
+  if (names.length === 0) return null;
+  const text = names.includes("desired") ? (definition.desired === "paused" ? "Saving ends the run and pauses the observer." : "Saving resumes the observer.") : names.includes("pool") ? `Saving ends the run: the observer waits for a slot of pool ${definition.pool ?? "default"}.` : "Saving restarts the observer; it may run on another service afterwards.";
+  return h("p", { class: "fine", key: "effect" }, text);
+}
+
 export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel, notice }, context) {
   const all = linesOf(draft.before, draft.definition), count = changed(all);
   draft.kinds = kinds;
@@ -180,5 +191,6 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
       notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
+      draft.before === null || draft.definition === null ? null : effect(draft),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

@@ -2,10 +2,11 @@
 // an earlier run are read once.
 import { get } from "./api.js";
 
-const TAIL = 200;
+/** The most lines before the newest one; managers send no more. */
+const TAIL = 1000;
 const KEPT = 2000;
 /** The most lines of an earlier run. */
-const FORMER = 500;
+const FORMER = 1000;
 
 /** The epoch of the run that wrote a line. */
 export const runOf = ({ id }) => (id.startsWith("note-") ? null : id.split(".").slice(0, 2).join("."));

@@ -3,10 +3,10 @@ import { clockMs, exact } from "./clock.js";
 import { h, patch } from "./dom.js";
 import { Tail, runOf } from "./log-tail.js";
 import { ENDED as RUN_ENDED } from "./runs.js";
-import { counted, dated } from "./show.js";
+import { counted, dated, number } from "./show.js";
 
 const DRAW_MS = 200;
-const SHOWN = 500;
+const SHOWN = 1000;
 const RUNS = 50;
 const NEAR_END = 24;
 /** For this time after an input, in ms, a scroll of the pane comes from the user. */
@@ -50,8 +50,9 @@ function marked(text) {
 function lines() {
   const all = chosen();
   if (all.length === 0) return [h("p", { key: "none", "data-stream": "note" }, tail.rows.length || view.run ? "No line matches." : "No output yet.")];
-  return parted(all.slice(-SHOWN)).map((it) => (it.stream === "note" ? h("p", { key: it.id, "data-stream": "note" }, "— ", dated(it.text)) :
-    h("p", { key: it.id, "data-stream": it.stream, "data-level": level(it), title: `${exact(it.at)} · run ${runOf(it)}` }, h("span", { class: "at" }, clockMs(it.at)), h("span", { class: "from" }, it.stream), h("span", { class: "said" }, marked(it.text)))));
+  const older = all.length > SHOWN || (!view.run && tail.rows.length >= SHOWN) ? [h("p", { key: "older", "data-stream": "note" }, `— the newest ${number(Math.min(all.length, SHOWN))} lines; older ones are not shown`)] : [];
+  return [...older, ...parted(all.slice(-SHOWN)).map((it) => (it.stream === "note" ? h("p", { key: it.id, "data-stream": "note" }, "— ", dated(it.text)) :
+    h("p", { key: it.id, "data-stream": it.stream, "data-level": level(it), title: `${exact(it.at)} · run ${runOf(it)}` }, h("span", { class: "at" }, clockMs(it.at)), h("span", { class: "from" }, it.stream), h("span", { class: "said" }, marked(it.text))))];
 }
 
 /** The beginning of a run as a note: how the former run ended, and where this one runs. */

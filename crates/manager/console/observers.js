@@ -144,6 +144,12 @@ export async function actOn(name, items, context, told) {
   return wrong.length === 0;
 }
 
+/** Whether the action does something for one of the observers. */
+function canDo(name, items, page) {
+  const status = { retry: "Failed", resume: "Paused" }[name], now = new Map(page.items.map((it) => [it.id, it.status]));
+  // What is not in this list may have changed since it was selected.
+  return !status || items.some((it) => (now.get(it.id) ?? status) === status);
+}
 const mayDo = (name) => may(name === "delete" ? "observers:delete" : "observers:operate");
 
 function selection({ page }, context) {
@@ -159,7 +165,7 @@ function selection({ page }, context) {
   };
   return h("div", { class: "selection", key: "selection", role: "region", "aria-label": "Selection" },
     h("strong", {}, working ?? `${number(ticked.size)} selected${hidden ? `, ${number(hidden)} not in this list` : ""}`),
-    Object.entries(ACTIONS).filter(([name]) => name !== "trigger" && mayDo(name)).map(([name, it]) => h("button", { type: "button", key: name, class: it.danger ? "button danger" : "button", disabled: working !== null, onclick: () => run(name) }, it.word)),
+    Object.entries(ACTIONS).filter(([name]) => name !== "trigger" && mayDo(name) && canDo(name, [...ticked.values()], page)).map(([name, it]) => h("button", { type: "button", key: name, class: it.danger ? "button danger" : "button", disabled: working !== null, onclick: () => run(name) }, it.word)),
     h("button", { type: "button", class: "quiet", onclick: () => { ticked.clear(); context.redraw(); } }, "Clear"));
 }
 

@@ -7,7 +7,7 @@ import { isHandover } from "./incident-text.js";
 import { columns, groupsOf, lanesPanel } from "./lanes.js";
 import { readTimeline } from "./lanes-load.js";
 import { COUNTS, someIncidents } from "./nav.js";
-import { full as fullOf, problems, problemsPanel, wantedIn, withoutService } from "./problems.js";
+import { full as fullOf, problems, problemsPanel, waitingIn, wantedIn, withoutService } from "./problems.js";
 import { spans } from "./range.js";
 import { may, readable } from "./session.js";
 import { bar, countOf, counted, empty, number, observersIn as total, table, word } from "./show.js";
@@ -56,6 +56,7 @@ const weakest = (pools) => pools.filter((it) => it.services > 0 || it.needed > 0
 function nextFailure(pools) {
   const worst = weakest(pools);
   if (!worst || worst.needed === 0 || worst.services === 0) return null;
+  if (pools.some((it) => it.needed > it.capacity)) return "losing a service would leave observers waiting";
   const pool = pools.length > 1 ? ` of pool ${worst.name}` : "", lost = worst.failure_tolerance;
   if (lost === 0) return `losing the largest service${pool} would leave observers waiting`;
   return `any ${lost === 1 ? "service" : `${number(lost)} of ${counted(worst.services, "service")}`}${pool} may fail and every observer keeps a slot`;
@@ -67,14 +68,13 @@ const named = (pools) => (pools.length === 1 ? `pool ${pools[0].name} is` : pool
 
 /** The pools whose observers wait, each group as a sentence, and how many observers these are. */
 function waits(pools) {
-  const bare = withoutService(pools), rest = pools.filter((it) => it.services > 0 && it.waiting > 0);
-  const full = fullOf(pools), paused = rest.filter((it) => it.paused);
+  const bare = withoutService(pools), full = fullOf(pools), paused = pools.filter((it) => it.services > 0 && it.waiting > 0 && it.paused);
   const waiting = (count) => `${number(count)} ${count === 1 ? "waits" : "wait"}`, stranded = sumOf(bare, wantedIn);
   const sentences = [
     bare.length ? `${named(bare).replace(/ is$/, " has").replace(/ are$/, " have")} no service: ${counted(stranded, "observer")} ${stranded === 1 ? "waits" : "wait"}` : null,
-    full.length ? `${named(full)} full: ${waiting(sumOf(full, (it) => it.waiting))}` : null,
+    full.length ? `${named(full)} full: ${waiting(sumOf(full, waitingIn))}` : null,
     paused.length ? `${named(paused)} paused: ${waiting(sumOf(paused, (it) => it.waiting))}` : null].filter(Boolean);
-  return { sentences, count: stranded + sumOf([...full, ...paused], (it) => it.waiting) };
+  return { sentences, count: stranded + sumOf(full, waitingIn) + sumOf(paused, (it) => it.waiting) };
 }
 
 /** Why some observers do not run, the free slots, and, while none waits for a slot, the failure tolerance. */
@@ -83,7 +83,7 @@ function standing({ stats, pools, room: { capacity, free, active, able } }) {
   const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = countOf(stats, "waiting"), now = waits(pools);
   const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting > now.count ? `${number(waiting)} waiting${now.count ? " in all" : ""}` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
   const room = `${number(free)} of ${counted(capacity, "slot")} free on ${counted(active, "active service")}`;
-  return [...now.sentences, ...parts, room, now.count === 0 && pools.every((it) => it.needed <= it.capacity) ? nextFailure(pools) : null].filter(Boolean);
+  return [...now.sentences, ...parts, room, now.count === 0 ? nextFailure(pools) : null].filter(Boolean);
 }
 
 function warnings({ stats, safeMode, parked, services }) {

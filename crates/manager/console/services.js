@@ -50,7 +50,8 @@ async function resize(it, context) {
   return askChange({
     title: `Capacity of ${it.name}`, action: "Set",
     lines: [`It has ${counted(it.capacity, "slot")}, of which ${number(it.held)} are in use. If you reduce its capacity, it hands over the observers for which it has no slot any more.`, ...(free === null ? [] : [`${room(it, free)}.`])],
-    fields: [{ name: "capacity", label: "Slots", placeholder: String(it.capacity), hint: "if empty, the number in its configuration" }], check: optional("capacity", 0),
+    fields: [{ name: "capacity", label: "Slots", placeholder: String(it.capacity), hint: "if empty, the number in its configuration" }], check: optional("capacity", 0), lookAfter: "capacity",
+    look: async ({ capacity }) => { const homeless = free === null || !/^\d+$/.test(capacity) ? 0 : it.held - free - Number(capacity); return homeless > 0 ? `Observers that take ${counted(homeless, "slot")} would run nowhere until there are more slots.` : ""; },
     send: ({ capacity }) => call("PATCH", path(it), { capacity: capacity ? Number(capacity) : null }), done: () => `Capacity change of ${it.name} requested.`,
   }, context);
 }

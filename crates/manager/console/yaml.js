@@ -11,13 +11,18 @@ const scalar = (value) => {
 const isEmpty = (value) => (Array.isArray(value) ? value.length === 0 : Object.keys(value).length === 0);
 const isScalar = (value) => value === null || typeof value !== "object" || isEmpty(value);
 
+/** A text of several lines as a block, whose lines begin at `inner`; null if only quotes can write it. */
+function blockOf(value, inner) {
+  if (typeof value !== "string" || !value.includes("\n") || /^\s|\s\n|\n\n$|\r/.test(value)) return null;
+  return `|${value.endsWith("\n") ? "" : "-"}\n${value.replace(/\n$/, "").split("\n").map((line) => (line ? `${inner}${line}` : "")).join("\n")}\n`;
+}
+
 /** Members in their existing order. */
 export function toYaml(value, indent = "") {
   if (isScalar(value)) return `${indent}${value !== null && typeof value === "object" ? JSON.stringify(value) : scalar(value)}\n`;
-  if (Array.isArray(value)) return value.map((it) => (isScalar(it) ? `${indent}- ${toYaml(it).trimStart()}` : `${indent}- ${toYaml(it, `${indent}  `).slice(indent.length + 2)}`)).join("");
+  if (Array.isArray(value)) return value.map((it) => (isScalar(it) ? `${indent}- ${blockOf(it, `${indent}  `) ?? toYaml(it).trimStart()}` : `${indent}- ${toYaml(it, `${indent}  `).slice(indent.length + 2)}`)).join("");
   return Object.entries(value).map(([name, it]) => {
-    if (typeof it === "string" && it.includes("\n") && !/^\s|\s\n|\n\n$|\r/.test(it)) return `${indent}${scalar(name)}: |${it.endsWith("\n") ? "" : "-"}\n${it.replace(/\n$/, "").split("\n").map((line) => (line ? `${indent}  ${line}` : "")).join("\n")}\n`;
-    return isScalar(it) ? `${indent}${scalar(name)}: ${toYaml(it).trimStart()}` : `${indent}${scalar(name)}:\n${toYaml(it, `${indent}  `)}`;
+    return isScalar(it) ? `${indent}${scalar(name)}: ${blockOf(it, `${indent}  `) ?? toYaml(it).trimStart()}` : `${indent}${scalar(name)}:\n${toYaml(it, `${indent}  `)}`;
   }).join("");
 }
 

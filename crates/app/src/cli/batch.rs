@@ -50,7 +50,7 @@ pub(crate) enum Batch {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateBatch {
-    /// File with the batch as JSON: name, defaults, observers, max_running; - reads standard input
+    /// File with the batch as YAML or JSON: name, defaults, observers, max_running; - reads standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Name, instead of the name in the file

@@ -181,9 +181,10 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
             other => vec![other],
         });
         for observer in observers {
-            let Value::Object(manifest) = observer else {
+            let Value::Object(mut manifest) = observer else {
                 return Err(wrong(&"an observer is a mapping with at least `name` and `kind`").into());
             };
+            without_state(&mut manifest);
             let name = match manifest.get("name") {
                 Some(Value::String(name)) => name.clone(),
                 None | Some(Value::Null) => {
@@ -205,6 +206,13 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
         }
     }
     Ok(manifests)
+}
+
+/// Removes what a manager adds to a definition, so that the output of `observer get -o yaml` can be applied.
+fn without_state(manifest: &mut Map<String, Value>) {
+    if ["id", "status", "epoch"].iter().all(|member| manifest.contains_key(*member)) {
+        manifest.retain(|member, _| member == "name" || compared().any(|it| it == member));
+    }
 }
 
 /// The files of a folder, or the file itself.
@@ -315,5 +323,20 @@ mod tests {
         let told = read(&[file.path().to_owned()]).unwrap_err().to_string();
         assert!(told.contains("line 2 column 3") && told.lines().count() == 1, "{told}");
         assert_eq!(told.matches("mapping values").count(), 1, "{told}");
+    }
+
+    #[test]
+    fn the_output_of_get_is_a_definition() {
+        let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+        let sent = crate::output::an_observer("feed", "Processing", "").sent().clone();
+        std::fs::write(file.path(), serde_saphyr::to_string(&sent).unwrap()).unwrap();
+        let all = read(&[file.path().to_owned()]).unwrap();
+        let (_, manifest) = all.values().next().unwrap();
+        assert!(manifest.contains_key("kind") && manifest.contains_key("desired"), "{manifest:?}");
+        assert!(!manifest.contains_key("health") && !manifest.contains_key("restarts"), "{manifest:?}");
+        // A file that people write keeps its unknown members, which the manager refuses.
+        std::fs::write(file.path(), "{name: feed, kind: ticker, status: Processing}").unwrap();
+        let all = read(&[file.path().to_owned()]).unwrap();
+        assert!(all.values().all(|(_, manifest)| manifest.contains_key("status")));
     }
 }

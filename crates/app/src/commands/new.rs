@@ -40,7 +40,10 @@ pub(super) fn run(arguments: &New) -> anyhow::Result<()> {
         let _kept = std::fs::remove_dir_all(folder);
         return Err(error);
     }
-    answer(&format!("{0} created; continue with `cd {0}`, `cargo test` and its README.md", arguments.name));
+    let (name, crate_at) = (&arguments.name, &sdk.folder);
+    answer(&format!(
+        "{name} created with the crate everwatch in {crate_at}; continue with `cd {name}`, `cargo test` and its README.md"
+    ));
     Ok(())
 }
 

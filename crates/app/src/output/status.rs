@@ -41,7 +41,7 @@ pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
     let mut facts = vec![
         ("Observers", or_none(observers(stats))),
         ("Services", or_none(in_words(stats.services.iter().map(|(state, count)| (*count, state))))),
-        ("Slots", format!("{} of {} used", stats.held, stats.capacity)),
+        ("Slots", slots(stats, &it.pools)),
         ("Failure tolerance", tolerance(&it.pools)),
         ("Broker", if stats.broker { "connected" } else { "not connected" }.to_owned()),
         ("Safe mode", safe_mode(&it.safe_mode)),
@@ -119,6 +119,17 @@ fn observers(stats: &Stats) -> String {
     let place = |word: &str| Health::ALL.iter().position(|it| it.as_str() == word).unwrap_or(usize::MAX);
     all.sort_by_key(|(_, word)| place(word));
     in_words(all)
+}
+
+/// The slots in use. Those of services that take no more observers are no capacity.
+fn slots(stats: &Stats, pools: &[Item<Pool>]) -> String {
+    let (held, capacity) = (stats.held, stats.capacity);
+    let is_all_active = stats.services.keys().all(|state| ["active", "standby"].contains(&state.as_str()));
+    if is_all_active {
+        return format!("{held} of {capacity} used");
+    }
+    let free: u64 = pools.iter().map(|it| u64::from(it.free)).sum();
+    format!("{held} used; {free} of {capacity} free on active services")
 }
 
 fn or_none(text: String) -> String {

@@ -197,8 +197,9 @@ impl<T> Lines<T> {
     pub(crate) fn new(view: &View<T>, shown: &OutputArgs, paper: TerminalStyle) -> Self {
         let is_shown = |column: &&'static Column<T>| shown.output == Output::Wide || !column.wide;
         let (columns, width): (Vec<_>, _) = match &shown.output {
-            // The user chose these columns: none of them is cut.
+            // The user chose these columns, or all: none of them is cut.
             Output::Columns(columns) => (columns.iter().cloned().map(Drawn::Custom).collect(), None),
+            Output::Wide => (view.columns.iter().filter(is_shown).map(Drawn::Own).collect(), None),
             _ => (view.columns.iter().filter(is_shown).map(Drawn::Own).collect(), paper.width),
         };
         let mut lines = Self {
@@ -259,8 +260,6 @@ impl<T> Lines<T> {
         if let Some(room) = self.paper.width {
             let least: Vec<_> =
                 self.columns.iter().map(|column| column.own().and_then(|own| own.least)).collect();
-            let wide: Vec<_> = self.columns.iter().map(|it| it.own().is_some_and(|own| own.wide)).collect();
-            leave_out_wide((&mut widths, &wide), &least, room);
             shrink(&mut widths, &least, room);
         }
         widths
@@ -317,20 +316,6 @@ pub(crate) fn shrink(widths: &mut [usize], least: &[Option<Least>], room: usize)
             let is_useless = surplus > 0 && least == 0 && left < USEFUL;
             widths[at] = if is_useless { 0 } else { left };
         }
-    }
-}
-
-/// Leaves out columns of `-o wide`, the last one first, until the others fit the room at their least widths.
-fn leave_out_wide((widths, wide): (&mut [usize], &[bool]), least: &[Option<Least>], room: usize) {
-    let shortest = |widths: &[usize]| -> Vec<usize> {
-        let least = least.iter().map(|least| least.map_or(usize::MAX, |least| least.width));
-        widths.iter().zip(least).map(|(width, least)| least.min(*width)).collect()
-    };
-    for at in (0..widths.len()).rev().filter(|at| wide[*at]) {
-        if needed(&shortest(widths)) <= room {
-            return;
-        }
-        widths[at] = 0;
     }
 }
 
@@ -408,19 +393,6 @@ mod tests {
         for width in 1..40 {
             let widest = written(Some(width)).lines().map(UnicodeWidthStr::width).max();
             assert!(widest <= Some(width), "{width}: {widest:?}");
-        }
-    }
-
-    #[test]
-    fn columns_of_the_wide_table_are_left_out_before_those_of_every_table() {
-        let text = |width| Some(Least { width, is_name: false });
-        let least = [None, None, text(9), text(22)];
-        for (room, expected) in
-            [(52, [5, 10, 20, 30]), (51, [5, 10, 0, 30]), (40, [5, 0, 0, 30]), (9, [5, 0, 0, 30])]
-        {
-            let mut widths = [5, 10, 20, 30];
-            leave_out_wide((&mut widths, &[false, true, true, false]), &least, room);
-            assert_eq!(widths, expected, "{room}");
         }
     }
 

@@ -186,12 +186,15 @@ fn draw_message(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) 
 /// Counts observers by health, or by status if they are not meant to run; leaves out zero counts.
 fn counts(seen: &Seen, paint: Paint) -> Line<'static> {
     let Stats { health, observers, .. } = &seen.stats;
-    let ended = [("Paused", "paused"), ("Completed", "completed"), ("Failed", "failed")];
+    let ended =
+        [("Scheduled", "scheduled"), ("Paused", "paused"), ("Completed", "completed"), ("Failed", "failed")];
+    // The health of these observers is `waiting`, too.
+    let scheduled = observers.get("Scheduled").copied().unwrap_or(0);
     let of_health = Health::ALL.map(|it| (it.as_str(), it.as_str(), health.get(it.as_str())));
     let of_status = ended.map(|(status, word)| (status, word, observers.get(status)));
     let mut spans = vec![Span::styled("Observers  ", paint.dim())];
     for (key, word, count) in of_health.into_iter().chain(of_status) {
-        let count = count.copied().unwrap_or(0);
+        let count = count.copied().unwrap_or(0).saturating_sub(if key == "waiting" { scheduled } else { 0 });
         if count > 0 || key == "running" {
             let tone = if count > 0 { paint.tone(Tone::of(key)) } else { Style::new() };
             spans.push(Span::styled(number(count), tone.add_modifier(Modifier::BOLD)));
@@ -215,7 +218,11 @@ fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
     Line::from(vec![
         Span::styled("Capacity   ", paint.dim()),
         Span::styled(bar(held, capacity, width / 6), paint.tone(fullness(held, capacity))),
-        Span::raw(format!("  {} of {} held   ", number(held), number(capacity))),
+        Span::raw(if held > capacity {
+            format!("  {} held, {} slots on active services   ", number(held), number(capacity))
+        } else {
+            format!("  {} of {} held   ", number(held), number(capacity))
+        }),
         Span::styled(lost, paint.tone(tone)),
     ])
 }

@@ -21,11 +21,48 @@ pub(super) fn findings(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     // The slots that are missing come back with such a service.
     let has_returning = |pool: &Pool| returning(fleet, now).any(|it| it.registration.pool == *pool);
     let busy = fleet.needed.iter().filter(|(pool, needed)| **needed > 0 && !has_returning(pool));
-    let found = busy.filter_map(|(pool, needed)| match pools.get(pool)?.as_slice() {
+    let found = busy.filter_map(|(pool, needed)| match pools.get(pool).map_or(&[][..], Vec::as_slice) {
+        [] => without_active(pool, fleet, *needed),
         [taking] if taking.registration.pool_single => of_single_pool(taking, &fleet.services, *needed),
         services => of_pool(pool, (services, &cordoned(pool, fleet)), *needed),
     });
     found.collect()
+}
+
+/// A pool without a service that takes observers. Those that wait in a pool without services have a finding of their own.
+fn without_active(pool: &Pool, fleet: &FleetFacts, needed: u64) -> Option<Finding> {
+    let living: Vec<&ServiceRow> =
+        fleet.services.iter().filter(|it| it.registration.pool == *pool && !it.state().is_over()).collect();
+    if living.is_empty() && fleet.waiting.iter().any(|row| row.definition.pool == *pool) {
+        return None;
+    }
+    let start = format!("start a service with `[service] pool = \"{pool}\"`");
+    let held_back = |it: &&&ServiceRow| matches!(it.state(), ServiceState::Cordoned | ServiceState::Draining);
+    let slots = counted(needed, "slot");
+    let (code, what, cure) = match (living.len(), living.iter().find(held_back)) {
+        (0, _) => ("no-service", format!("pool {pool} needs {slots} and has no service"), start),
+        (count, first) => (
+            "no-active-service",
+            format!(
+                "pool {pool} needs {slots}, and {}: cordoned, draining or silent",
+                if count == 1 {
+                    "its service takes no observer".to_owned()
+                } else {
+                    format!("none of its {count} services takes observers")
+                }
+            ),
+            first.map_or(start, |it| format!("`everwatch service uncordon {}`", it.registration.name)),
+        ),
+    };
+    Some(Finding {
+        code,
+        severity: Severity::Critical,
+        subject: format!("pool {pool}"),
+        what,
+        why: "observers that have no run now do not start, and those of a service that ends run nowhere"
+            .to_owned(),
+        cure,
+    })
 }
 
 /// One service has a slot for every observer, or some wait. Each of the others must have as many.

@@ -1,7 +1,7 @@
 //! The codes of findings.
 
 /// Every code, and what a finding with it says.
-pub const CODES: [(&str, &str); 44] = [
+pub const CODES: [(&str, &str); 45] = [
     ("ack-timeout-fired", "RabbitMQ took back messages because its acknowledgement timeout passed."),
     (
         "ack-timeout-short",
@@ -37,6 +37,10 @@ pub const CODES: [(&str, &str); 44] = [
     (
         "management-unset",
         "The manager does not know the management API of RabbitMQ, so it checked neither policies nor nodes.",
+    ),
+    (
+        "no-active-service",
+        "No service of a pool takes observers, because all of them are cordoned, draining or silent.",
     ),
     ("no-service", "Observers wait in a pool without services."),
     ("no-service-for-kind", "Observers wait in a pool in which no service offers their kind."),

@@ -221,8 +221,10 @@ fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
             what: format!("its drain is stuck at {} of {}: {}", told.moved, told.of, told.waits?),
             why: "the drain ends only when the service holds no observer".to_owned(),
             cure: format!(
-                "start another service of pool {}, or `everwatch service drain {name} --force`",
-                service.registration.pool
+                "start another service of pool {}, raise the capacity of one (`everwatch service capacity NAME SLOTS`), or end the \
+                 drain: `everwatch service uncordon {name}`. With `everwatch service drain {name} --force`, {} until a slot is free",
+                service.registration.pool,
+                counted_subject(u64::from(service.held()), "observer", ["does not run", "do not run"])
             ),
         })
     });

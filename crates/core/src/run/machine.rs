@@ -391,6 +391,10 @@ impl<R: Copy + Debug> Machine<R> {
         self.blocks.cordon(cordoned);
         if !cordoned {
             self.to_hand_over.clear();
+            // What its drain has requested meanwhile would be handed over to services that may have no room.
+            if self.hand_over_cause == Cause::Drain {
+                self.blocks.end_limit();
+            }
         }
         effects.push(Effect::Directed { directives, capacity });
     }

@@ -202,6 +202,25 @@ fn a_smaller_capacity_hands_over_the_surplus_once() {
 }
 
 #[test]
+fn the_end_of_a_drain_ends_what_it_has_requested() {
+    let drained = || {
+        let mut script = Script::serving(2);
+        script.on(delivered(2, 7), &["start 7", "report Started 7"]);
+        script.on(directives(1, true, None), &["directed to 2 slots", "cancel a block", "cancel a block"]);
+        script.on(Input::BlockEnded(BlockId(2)), &[]).on(Input::BlockEnded(BlockId(4)), &["close a channel"]);
+        let rest = Duration::ZERO;
+        let asked = HandOver { service: ME, ids: Vec::new(), down_to: Some(0), rest, cause: Cause::Drain };
+        script.on(Input::Command(Command::HandOver(asked)), &[]);
+        script
+    };
+    drained().after(300).on(Input::Wake, &["cancel 7"]);
+    let mut script = drained();
+    script.after(100).on(directives(2, false, None), &["directed to 2 slots", "open 1"]);
+    script.after(5000).on(Input::Wake, &[]);
+    assert_eq!(script.machine.observers(), 1);
+}
+
+#[test]
 fn an_unreadable_message_uses_a_slot_until_it_is_parked() {
     let mut script = Script::serving(1);
     script.on(Input::Unreadable { block: BlockId(2) }, &[]);

@@ -24,6 +24,7 @@ use everwatch_core::record::row::{Row, Slot};
 
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
+use everwatch_core::record::taking::taking;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -217,7 +218,16 @@ async fn waits_for_pool(manager: &Manager, row: Row) -> Result<Row, Problem> {
 
 /// Why a pool has no room, and what to do.
 fn without_room(pool: &Pool, services: &[ServiceRow]) -> String {
-    if services.iter().any(|it| it.registration.pool == *pool) {
+    let of_pool = |it: &&ServiceRow| it.registration.pool == *pool;
+    let is_taking = taking(services).iter().any(of_pool);
+    if let Some(it) = services.iter().find(of_pool).filter(|_| !is_taking) {
+        return format!(
+            "no service of pool {pool} takes observers now: all are cordoned, draining or silent; run everwatch service uncordon \
+             {}, add a service, or create with on_full \"queue\"",
+            it.registration.name
+        );
+    }
+    if is_taking {
         return format!(
             "pool {pool} has no free slot for another observer: its slots are in use, or observers wait for them; add \
              a service, or create with on_full \"queue\""

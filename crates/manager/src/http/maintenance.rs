@@ -34,7 +34,7 @@ type Shared = State<Arc<Manager>>;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct DrainBody {
     /// The most observers to hand over per second.
-    #[schema(minimum = 1, maximum = 100_000, example = 100)]
+    #[schema(minimum = 1, maximum = 200_000, example = 100)]
     per_second: u32,
     /// After this time, the rest is handed over even if no service has room.
     #[schema(value_type = Option<String>, example = "60s")]
@@ -58,7 +58,7 @@ impl Default for DrainBody {
 pub(super) struct ServicePatch {
     /// Slots; null: its own configuration.
     #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 200_000)]
     capacity: Option<Option<u32>>,
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
     ("service" = Option<String>, Query, description = "id or name of the holder"),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
     ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match"),
-    ("q" = Option<String>, Query, description = "part of the name")),
+    ("q" = Option<String>, Query, description = "part of the name, in any case")),
     responses((status = 200, body = ObserverCounts)))]
 pub(crate) async fn count(
     State(manager): State<Arc<Manager>>,

@@ -77,7 +77,7 @@ struct Start {
     ("service" = Option<String>, Query, description = "id or name of the holder"),
     ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
     ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match"),
-    ("q" = Option<String>, Query, description = "part of the name"),
+    ("q" = Option<String>, Query, description = "part of the name, in any case"),
     ("sort" = Option<String>, Query, description = "name or created_at; descending with - in front"),
     ("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
     ("cursor" = Option<String>, Query,

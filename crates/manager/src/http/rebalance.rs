@@ -28,7 +28,7 @@ pub(super) struct Balance {
     #[schema(value_type = Option<String>)]
     pool: Option<Pool>,
     /// The most observers to move in each pool.
-    #[schema(minimum = 1, maximum = 100_000)]
+    #[schema(minimum = 1, maximum = 200_000)]
     moves: u32,
 }
 

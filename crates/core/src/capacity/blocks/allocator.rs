@@ -149,6 +149,10 @@ impl Blocks {
             self.gives_from = now + GIVES_AFTER;
         }
     }
+    /// Ends its share: it keeps what it holds, and takes as much as it has slots.
+    pub fn end_limit(&mut self) {
+        (self.limit, self.within_share, self.idle_until) = ((0, Duration::ZERO), true, None);
+    }
     /// The observers beyond its share were told to stop. What it gives back goes to other services first; what none of
     /// them takes, it takes itself as a last resort, even while one of its observers is slow to stop.
     ///

@@ -69,7 +69,7 @@ pub(super) const MANAGER: [(&str, Change); 11] = [
 ];
 
 /// A change for each finding about services and observers.
-pub(super) const FLEET: [(&str, Change); 16] = [
+pub(super) const FLEET: [(&str, Change); 17] = [
     ("code-stalls", |facts| {
         let (id, name) = (ObserverId(Uuid::from_u128(1)), Name::new("btc-price").unwrap());
         let stalled = StalledObserver { id, name, stalled_ms: 61_900 };
@@ -92,6 +92,11 @@ pub(super) const FLEET: [(&str, Change); 16] = [
         fleet(facts).failed = SomeRows { total: 1, rows: vec![observer("btc-price", "ticker")] };
     }),
     ("headroom", |facts| fleet(facts).needed = [(Pool::default(), 11)].into()),
+    ("no-active-service", |facts| {
+        for service in &mut fleet(facts).services {
+            service.heartbeat.as_mut().unwrap().state = Intent::Cordoned;
+        }
+    }),
     ("no-service", |facts| {
         fleet(facts).waiting = vec![observer("btc-price", "ticker")];
         fleet(facts).services.clear();

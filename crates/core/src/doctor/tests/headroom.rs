@@ -39,3 +39,21 @@ fn missing_headroom_is_reported() {
     assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
     assert_eq!(found(sizes(&[10], 0)), NONE, "nothing would be lost");
 }
+
+#[test]
+fn a_pool_without_an_active_service_is_reported() {
+    let held_back = |state: Intent| {
+        move |facts: &mut Facts| {
+            fleet(facts).services.iter_mut().for_each(|it| it.heartbeat.as_mut().unwrap().state = state);
+        }
+    };
+    for state in [Intent::Cordoned, Intent::Draining] {
+        let told = diagnosed(held_back(state)).remove(0);
+        assert_eq!((told.code, told.severity), ("no-active-service", Severity::Critical));
+        assert!(told.what.contains("none of its 3 services takes observers"), "{told:?}");
+        assert_eq!(told.cure, "`everwatch service uncordon a`");
+    }
+    // Observers that have lost their service do not wait in the backlog.
+    let nobody = |facts: &mut Facts| fleet(facts).services.clear();
+    assert_eq!(found(nobody), ["Critical no-service pool default"]);
+}
