@@ -294,6 +294,7 @@ chapters! {
     the_commands_of_market_hours_run: "docs/how-to/market-hours.md",
     the_commands_of_rolling_deploy_run: "docs/how-to/rolling-deploy.md",
     the_commands_of_disaster_run: "docs/how-to/disaster.md",
+    the_commands_of_why_not_running_run: "docs/how-to/why-not-running.md",
 }
 
 #[test]
