@@ -52,7 +52,7 @@ function lines() {
   if (all.length === 0) return [h("p", { key: "none", "data-stream": "note" }, tail.rows.length || view.run ? "No line matches." : "No output yet.")];
   const older = all.length > SHOWN || (!view.run && tail.rows.length >= SHOWN) ? [h("p", { key: "older", "data-stream": "note" }, `— the newest ${number(Math.min(all.length, SHOWN))} lines; older ones are not shown`)] : [];
   return [...older, ...parted(all.slice(-SHOWN)).map((it) => (it.stream === "note" ? h("p", { key: it.id, "data-stream": "note" }, "— ", dated(it.text)) :
-    h("p", { key: it.id, "data-stream": it.stream, "data-level": level(it), title: `${exact(it.at)} · run ${runOf(it)}` }, h("span", { class: "at" }, clockMs(it.at)), h("span", { class: "from" }, it.stream), h("span", { class: "said" }, marked(it.text))))];
+    h("p", { key: it.id, "data-stream": it.stream, "data-level": level(it), title: `${exact(it.at)} · run ${runOf(it)}` }, h("span", { class: "at" }, clockMs(it.at)), h("span", { class: "from" }, it.stream), h("span", { class: "said" }, marked(it.text)))))];
 }
 
 /** The beginning of a run as a note: how the former run ended, and where this one runs. */

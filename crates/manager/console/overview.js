@@ -77,11 +77,13 @@ function waits(pools) {
   return { sentences, count: stranded + sumOf(full, waitingIn) + sumOf(paused, (it) => it.waiting) };
 }
 
+const moving = (count) => (count ? `${number(count)} moving` : null);
+
 /** Why some observers do not run, the free slots, and, while none waits for a slot, the failure tolerance. */
 function standing({ stats, pools, room: { capacity, free, active, able } }) {
-  if (able === 0) return ["No service is active: no observer can run."];
   const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = countOf(stats, "waiting"), now = waits(pools);
-  const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting > now.count ? `${number(waiting)} waiting${now.count ? " in all" : ""}` : null, health.moving ? `${number(health.moving)} moving` : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
+  if (able === 0) return [health.running ? "no service takes observers now: those that run continue, and no other starts" : "No service is active: no observer can run."];
+  const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting > now.count ? `${number(waiting)} waiting${now.count ? " in all" : ""}` : null, waiting + health.moving > now.count ? moving(health.moving) : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
   const room = `${number(free)} of ${counted(capacity, "slot")} free on ${counted(active, "active service")}`;
   return [...now.sentences, ...parts, room, now.count === 0 ? nextFailure(pools) : null].filter(Boolean);
 }
