@@ -269,7 +269,11 @@ fn objects(document: &Value) -> String {
         let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
         let tables = forms.into_iter().map(|members| {
             let row = |(field, member): (&String, &Value)| {
-                let about = schemas.about(member);
+                let is_tag = member["enum"].as_array().is_some_and(|words| words.len() == 1);
+                let about = match schemas.about(member) {
+                    about if about.is_empty() && is_tag => "Which of these objects it is.".to_owned(),
+                    about => about,
+                };
                 assert!(!about.is_empty(), "nothing says what {field} of {name} means");
                 format!("| `{field}` | {} | {about} |\n", schemas.kind(member))
             };
