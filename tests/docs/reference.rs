@@ -27,7 +27,16 @@ const REQUESTS: &str = "# HTTP API
 Every manager serves the OpenAPI document of this API at `/openapi.json`, with all parameters, bodies and errors, and
 `/docs` to browse it and to send requests. Errors are problems as in RFC 9457, with a stable `code`: see [Errors](#errors). The body of a
 create or an update is the [definition of an observer](definition.md). Each response has an id in the header `X-Request-Id`. Requests need a
-token whose role permits the verb, in the header `Authorization: Bearer TOKEN`: see [Access](access.md).
+token whose role permits the verb, in the header `Authorization: Bearer TOKEN`: see [Access](access.md). `{key}` in a path is the id or the
+name of the object.
+
+Further headers of requests:
+
+- `If-Match` with the `ETag` of an earlier response: a change fails with 412 if the object has changed meanwhile.
+- `Idempotency-Key` for a create or an action: if a client repeats the request with the same key within a day, the manager does not carry
+  it out again.
+- `Content-Type: application/merge-patch+json` for `PATCH`; `application/json` is accepted, too.
+- `Accept: text/event-stream` for events and logs as they happen, and `Last-Event-ID` with the id of the last event that the client has.
 
 ## Examples
 

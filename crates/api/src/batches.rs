@@ -29,7 +29,7 @@ pub struct NewBatch {
     /// the name of the batch and its place: `reports-17`.
     #[schema(value_type = Vec<Object>)]
     pub observers: Vec<Value>,
-    /// The most members that run at once; missing: no limit of the batch. It counts as one of the eight limits of each
+    /// The maximum number of members that run at once; missing: no limit of the batch. It counts as one of the eight limits of each
     /// member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
@@ -54,7 +54,7 @@ pub struct Batch {
     pub reason: String,
     /// The number of its members, once all exist.
     pub members: u32,
-    /// The most members that run at once; null: no limit of the batch.
+    /// The maximum number of members that run at once; null: no limit of the batch.
     pub max_running: Option<u32>,
     /// The members that exist, by status.
     #[schema(value_type = BTreeMap<String, u32>)]

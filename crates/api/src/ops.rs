@@ -31,7 +31,7 @@ pub struct Stats {
 /// The number of observers that match a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ObserverCounts {
-    /// All of them, but deleted ones.
+    /// All observers except deleted ones.
     pub total: u64,
     /// By status.
     pub observers: BTreeMap<String, u64>,

@@ -143,7 +143,7 @@ pub struct DrainState {
     pub of: u32,
     /// `of` less the slots that are still in use; 0 until the service reports that it drains.
     pub moved: u32,
-    /// The most observers per second.
+    /// The maximum number of observers per second.
     pub per_second: u32,
     /// When the rest is handed over even if no service has room.
     #[schema(value_type = Option<String>, format = DateTime)]

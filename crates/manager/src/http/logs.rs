@@ -50,7 +50,7 @@ enum Form {
 /// without ids.
 #[utoipa::path(get, path = "/v1/observers/{key}/logs", tag = "observers", security(("token" = ["logs:read"])), params(
     ("key" = String, Path, description = "id or name"), ("namespace" = Option<String>, Query, description = "the namespace of the name"),
-    ("tail" = Option<u32>, Query, description = "the most lines to return: 1 to 1000 (default 100)"),
+    ("tail" = Option<u32>, Query, description = "the maximum number of lines: 1 to 1000 (default 100)"),
     ("after" = Option<String>, Query, description = "the id of a line: the lines after it, the oldest first"),
     ("run" = Option<String>, Query, description = "only the lines of this run: its epoch, such as 3.1, or `previous`, the run before the newest; not with after and follow"),
     ("follow" = Option<bool>, Query, description = "follow: events `line`, `note` (moved, waiting) and `end`"),
