@@ -36,7 +36,7 @@ Further headers of requests:
 - `Idempotency-Key` for a create or an action: if a client repeats the request with the same key within a day, the manager does not carry
   it out again.
 - `Content-Type: application/merge-patch+json` for `PATCH`; `application/json` is accepted, too.
-- `Accept: text/event-stream` for events and logs as they happen, and `Last-Event-ID` with the id of the last event that the client has.
+- `Accept: text/event-stream` for events as they happen, and `Last-Event-ID` with the id of the last event that the client has.
 
 ## Examples
 
