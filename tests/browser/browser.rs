@@ -140,8 +140,12 @@ impl Browser {
 
     /// Types into a field, once it is there.
     pub(crate) async fn write(&self, css: &str, text: &str) {
-        let field = self.client.wait().for_element(Locator::Css(css)).await.unwrap();
-        field.send_keys(text).await.unwrap();
+        // A page that is drawn anew replaces the field before the browser has typed anything.
+        wait_for(&format!("{css} to take {text:?}"), || async {
+            let field = self.client.find(Locator::Css(css)).await.map_err(|error| error.to_string())?;
+            field.send_keys(text).await.map_err(|error| error.to_string())
+        })
+        .await;
     }
 
     /// Replaces the content of a field that is there.
