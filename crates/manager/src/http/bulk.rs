@@ -258,10 +258,30 @@ macro_rules! for_all {
     };
 }
 
-for_all!(pause, "/v1/observers:pause", Row::pause, "Pause all observers that match the filter, which must not be empty.");
-for_all!(resume, "/v1/observers:resume", Row::resume, "Resume all observers that match the filter, which must not be empty.");
-for_all!(restart, "/v1/observers:restart", Row::restart, "Restart all observers that match the filter, which must not be empty.");
-for_all!(retry, "/v1/observers:retry", Row::retry, "Retry all observers that match the filter, which must not be empty.");
+for_all!(
+    pause,
+    "/v1/observers:pause",
+    Row::pause,
+    "Pause all observers that match the filter, which must not be empty."
+);
+for_all!(
+    resume,
+    "/v1/observers:resume",
+    Row::resume,
+    "Resume all observers that match the filter, which must not be empty."
+);
+for_all!(
+    restart,
+    "/v1/observers:restart",
+    Row::restart,
+    "Restart all observers that match the filter, which must not be empty."
+);
+for_all!(
+    retry,
+    "/v1/observers:retry",
+    Row::retry,
+    "Retry all observers that match the filter, which must not be empty."
+);
 
 /// The observers that match the filter, if their number is as expected.
 async fn found(records: &Records, mut params: Params) -> Result<Vec<ObserverId>, Problem> {
