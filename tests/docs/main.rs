@@ -6,6 +6,7 @@ mod chapter;
 mod commands;
 mod configuration;
 mod definition;
+mod events;
 mod links;
 mod messages;
 mod metrics;

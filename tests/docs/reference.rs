@@ -356,6 +356,7 @@ async fn the_reference_of_the_api_is_as_the_openapi_document() {
     assert!(rows.is_empty(), "operations without a described tag: {rows:?}");
     page += &parameters(&document);
     page += &objects(&document);
+    page += &super::events::table();
     page += ERRORS;
     for ([status, code], [title, detail]) in errors(&document) {
         writeln!(page, "| `{code}` | {status} | {title} | {detail} |").unwrap();
