@@ -144,12 +144,16 @@ async fn tables_fit_the_terminal_and_a_watch_draws_in_place() {
     let name = "an-observer-with-quite-a-long-name-that-nobody-would-give";
     with_observers(&dev, &["one", name]).await;
     let terminal = Terminal::open(&dev.api.url, (70, 20)).await;
-    terminal.runs("clear; everwatch observer list -o wide; echo first");
+    terminal.runs("clear; everwatch observer list; echo first");
     let shown = |it: &str| it.contains("\nfirst\n") && it.trim_end().ends_with("ready>");
     let screen = terminal.until("the table and the prompt after it", shown).await;
     assert!(screen.contains("an-observer-wit…"), "{screen}");
     assert_eq!(screen.lines().filter(|line| !line.is_empty()).count(), 5, "no line is wrapped: {screen}");
     assert!(terminal.coloured().contains("\u{1b}[32mrunning"), "{}", terminal.coloured());
+    // Whoever asks for all columns gets them whole.
+    terminal.runs("clear; everwatch observer list -o wide; echo wide");
+    let screen = terminal.until("the wide table", |it| it.contains("\nwide\n")).await;
+    assert!(screen.contains(name) && !screen.contains('…'), "{screen}");
     terminal.runs("clear; NO_COLOR=1 everwatch observer list; echo second");
     terminal.until("the table", |it| it.contains("\nsecond\n")).await;
     assert!(!terminal.coloured().contains("\u{1b}[32m"), "{}", terminal.coloured());
