@@ -184,6 +184,11 @@ async fn a_third_that_holds_nothing(cluster: &mut Cluster) -> PathBuf {
     let folder = observers(cluster, 31).await;
     cluster.service("c", 30).await;
     until_held(cluster, |held| held.values().sum::<u64>() == 31 && held["c"] == 0).await;
+    // Plans are based on heartbeats, which are up to a second older than what runs report.
+    for name in ["a", "b"] {
+        let heard_at = cluster.api.service(name).await.last_heartbeat_at;
+        cluster.api.until_service(name, |it| it.last_heartbeat_at > heard_at).await;
+    }
     folder
 }
 

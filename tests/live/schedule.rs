@@ -194,7 +194,7 @@ async fn a_schedule_that_cannot_be_is_refused() {
         (json!({"cron": "0 0 30 2 *"}), "/schedule/cron", "never execute"),
         (json!({"cron": "every day"}), "/schedule/cron", "has 2 fields"),
         (json!({"cron": "0 3 * * *", "time_zone": "Berlin"}), "/schedule/time_zone", "Europe/Berlin"),
-        (json!({"cron": "0 3 * * *", "if_running": "stop"}), "/schedule", "restart"),
+        (json!({"cron": "0 3 * * *", "if_running": "stop"}), "/schedule/if_running", "restart"),
         (json!({"cron": "0 3 * * *", "jitter": "200h"}), "/schedule/jitter", "at most 168h"),
     ] {
         let body = json!({"kind": "ticker", "schedule": schedule});

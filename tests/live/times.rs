@@ -133,8 +133,12 @@ async fn times_that_cannot_be_are_refused() {
         (hours("Berlin", &json!([{"from": "09:00", "to": "10:00"}])), "/windows/time_zone", "Europe/Berlin"),
         (hours("UTC", &json!([])), "/windows/open", "never run"),
         (hours("UTC", &json!([{"from": "09:00", "to": "09:00"}])), "/windows/open/0/to", "24:00"),
-        (hours("UTC", &json!([{"from": "9 am", "to": "10:00"}])), "/windows", "09:30"),
-        (hours("UTC", &json!([{"days": "workdays", "from": "09:00", "to": "10:00"}])), "/windows", "mon-fri"),
+        (hours("UTC", &json!([{"from": "9 am", "to": "10:00"}])), "/windows/open/0/from", "09:30"),
+        (
+            hours("UTC", &json!([{"days": "workdays", "from": "09:00", "to": "10:00"}])),
+            "/windows/open/0/days",
+            "mon-fri",
+        ),
     ] {
         let mut body = json!({"kind": "ticker"});
         body.as_object_mut().unwrap().extend(times.as_object().unwrap().clone());
