@@ -102,9 +102,12 @@ impl Browser {
             .unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// Waits until the expression is true in the page.
+    /// Waits until the expression is true in the page. An expression about something that is not there yet is not true.
     pub(crate) async fn until(&self, what: &str, expression: &str) {
-        let look = format!("return [Boolean({expression}), location.href + '\\n' + document.body.innerText]");
+        let look = format!(
+            "let is = false, why = ''; try {{ is = Boolean({expression}); }} catch (error) {{ why = `${{error}}\\n`; }}
+            return [is, why + location.href + '\\n' + document.body.innerText];"
+        );
         wait_for(what, || async {
             let seen = self.run(&look).await;
             if seen[0] == true { Ok(()) } else { Err(seen[1].as_str().unwrap_or_default().to_owned()) }
