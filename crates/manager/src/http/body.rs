@@ -88,7 +88,7 @@ pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
     if !body.is_object() {
         return Err(wrong(String::new(), "must be a JSON object".to_owned()));
     }
-    parser::read(body).map_err(|Wrong { pointer, detail }| wrong(pointer, detail))
+    parser::read(body).map_err(|Wrong { pointer, detail, .. }| wrong(pointer, detail))
 }
 
 /// An optional body.

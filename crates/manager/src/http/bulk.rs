@@ -6,7 +6,7 @@ use super::caller;
 use super::creating::{create_row, made_up_name};
 use super::deleting::request_delete;
 use super::draft::{draft, namespace_of};
-use super::filter::{filter, sort_value};
+use super::filter::{ObserverFilter, StatusFilter, filter, sort_value};
 use super::idempotency::{self, Identities, Once};
 use super::lookup::{find, one};
 use super::precondition::Precondition;
@@ -201,17 +201,7 @@ async fn acted(
 /// Delete all observers that match the filter, which must not be empty.
 #[utoipa::path(delete, path = "/v1/observers", tag = "observers", security(("token" = ["observers:delete"])), params(
     ("expect" = u32, Query, description = "the expected number of observers; if it differs, 409 and no change"),
-    ("status" = Option<String>, Query,
-        description = "one or several, comma-separated; default all but Deleted"),
-    ("health" = Option<String>, Query,
-        description = "one or several of running, restarting, waiting, moving, stopping, comma-separated"),
-    ("reason_code" = Option<String>, Query, description = "one or several, comma-separated"),
-    ("kind" = Option<String>, Query, description = "observers of this kind"),
-    ("namespace" = Option<String>, Query, description = "observers of this namespace"),
-    ("pool" = Option<String>, Query, description = "observers of this pool"),
-    ("service" = Option<String>, Query, description = "id or name of the holder"),
-    ("q" = Option<String>, Query, description = "part of the name, case-insensitive"),
-    ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"), ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match")),
+    StatusFilter, ObserverFilter),
     responses((status = 200, body = Outcomes), (status = 409, body = ProblemBody, description = "count-differs")))]
 pub(crate) async fn delete(State(manager): Shared, params: Params) -> Result<Json<Outcomes>, Problem> {
     let ids = found(&manager.records, params).await?;
@@ -228,18 +218,7 @@ macro_rules! for_all {
         #[utoipa::path(post, path = $path, tag = "observers", security(("token" = ["observers:operate"])), params(
             ("expect" = u32, Query, description = "the expected number of observers; if it differs, 409 and no change"),
             ("idempotency-key" = Option<String>, Header, description = "a request that is repeated with its key acts once on each observer"),
-            ("status" = Option<String>, Query,
-                description = "one or several, comma-separated; default all but Deleted"),
-            ("health" = Option<String>, Query,
-                description = "one or several of running, restarting, waiting, moving, stopping, \
-                comma-separated"),
-            ("reason_code" = Option<String>, Query, description = "one or several, comma-separated"),
-            ("kind" = Option<String>, Query, description = "observers of this kind"),
-            ("namespace" = Option<String>, Query, description = "observers of this namespace"),
-            ("pool" = Option<String>, Query, description = "observers of this pool"),
-            ("service" = Option<String>, Query, description = "id or name of the holder"),
-            ("q" = Option<String>, Query, description = "part of the name, case-insensitive"),
-            ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"), ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match")),
+            StatusFilter, ObserverFilter),
             responses((status = 200, body = Outcomes), (status = 400, body = ProblemBody, description = "bad-header"),
             (status = 409, body = ProblemBody, description = "count-differs")))]
         pub(crate) async fn $name(

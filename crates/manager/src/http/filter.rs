@@ -16,6 +16,41 @@ use everwatch_store::{Filter, Reasons, Sort};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
+use utoipa::IntoParams;
+
+/// The statuses and health of the observers that a request is about.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes what `filter` reads")]
+pub(super) struct StatusFilter {
+    /// one or several, comma-separated; default all but Deleted
+    status: Option<String>,
+    /// one or several of running, restarting, waiting, moving, stopping, comma-separated
+    health: Option<String>,
+}
+
+/// What else selects the observers that a request is about.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes what `filter` reads")]
+pub(super) struct ObserverFilter {
+    /// one or several, comma-separated
+    reason_code: Option<String>,
+    /// observers of this kind
+    kind: Option<String>,
+    /// observers of this namespace
+    namespace: Option<String>,
+    /// observers of this pool
+    pool: Option<String>,
+    /// id or name of the holder
+    service: Option<String>,
+    /// key=value; may be repeated, all must match
+    label: Option<String>,
+    /// labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match
+    selector: Option<String>,
+    /// part of the name, in any case
+    q: Option<String>,
+}
 
 pub(super) fn sort_value(filter: &Filter, row: &Row) -> String {
     match filter.sort {

@@ -1,6 +1,6 @@
 //! How many observers match a filter, by health and by status.
 
-use super::filter::filter;
+use super::filter::{ObserverFilter, filter};
 use super::problem::Problem;
 use super::query::{Params, bad};
 use crate::context::Manager;
@@ -12,15 +12,8 @@ use everwatch_core::record::status::Status;
 use std::sync::Arc;
 
 /// Count the observers that match a filter, by health and by status.
-#[utoipa::path(get, path = "/v1/observers:counts", tag = "observers", security(("token" = ["observers:read"])), params(
-    ("reason_code" = Option<String>, Query, description = "one or several, comma-separated"),
-    ("kind" = Option<String>, Query, description = "observers of this kind"),
-    ("namespace" = Option<String>, Query, description = "observers of this namespace"),
-    ("pool" = Option<String>, Query, description = "observers of this pool"),
-    ("service" = Option<String>, Query, description = "id or name of the holder"),
-    ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
-    ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match"),
-    ("q" = Option<String>, Query, description = "part of the name, in any case")),
+#[utoipa::path(get, path = "/v1/observers:counts", tag = "observers", security(("token" = ["observers:read"])),
+    params(ObserverFilter),
     responses((status = 200, body = ObserverCounts)))]
 pub(crate) async fn count(
     State(manager): State<Arc<Manager>>,

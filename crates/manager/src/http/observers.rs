@@ -4,7 +4,7 @@ use super::body::JsonBody;
 use super::creating::{create_as, create_dry, created, made_up_name};
 use super::draft::{draft, namespace_of};
 use super::etag::tag;
-use super::filter::{filter, sort_value};
+use super::filter::{ObserverFilter, StatusFilter, filter, sort_value};
 use super::idempotency::{self, Once};
 use super::lookup::{describe, find, one};
 use super::pagination::Part;
@@ -68,16 +68,7 @@ struct Start {
 
 /// List observers.
 #[utoipa::path(get, path = "/v1/observers", tag = "observers", security(("token" = ["observers:read"])), params(
-    ("status" = Option<String>, Query, description = "one or several, comma-separated; default all but Deleted"),
-    ("health" = Option<String>, Query, description = "one or several of running, restarting, waiting, moving, stopping, comma-separated"),
-    ("reason_code" = Option<String>, Query, description = "one or several, comma-separated"),
-    ("kind" = Option<String>, Query, description = "observers of this kind"),
-    ("namespace" = Option<String>, Query, description = "observers of this namespace"),
-    ("pool" = Option<String>, Query, description = "observers of this pool"),
-    ("service" = Option<String>, Query, description = "id or name of the holder"),
-    ("label" = Option<String>, Query, description = "key=value; may be repeated, all must match"),
-    ("selector" = Option<String>, Query, description = "labels: key=value, key!=value, key in (a, b), key notin (a, b), key, !key; comma-separated, all must match"),
-    ("q" = Option<String>, Query, description = "part of the name, in any case"),
+    StatusFilter, ObserverFilter,
     ("sort" = Option<String>, Query, description = "name or created_at; descending with - in front"),
     ("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
     ("cursor" = Option<String>, Query,
