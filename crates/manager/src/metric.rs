@@ -1,5 +1,6 @@
 //! Every metric of a manager: name, unit and help in one table. No label is an observer's id.
 
+use everwatch_trace::metric::{Metric, describe_counters, describe_gauges, rows};
 use metrics::Unit;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -48,9 +49,6 @@ pub(crate) const DELETE_TO_DELETED: &str = "everwatch_delete_to_deleted_seconds"
 pub(crate) const WAITED: &str = "everwatch_waited_seconds";
 pub(crate) const GAP: &str = "everwatch_failover_gap_seconds";
 pub(crate) const OVERLAP: &str = "everwatch_run_overlap_seconds";
-
-/// The name of a metric, its unit, its labels and its help. A histogram has no labels.
-type Metric = (&'static str, Unit, &'static [&'static str], &'static str);
 
 const GAUGES: [Metric; 19] = [
     (OBSERVERS, Unit::Count, &["pool", "status"], "observers by pool and status"),
@@ -144,17 +142,9 @@ const HISTOGRAMS: [(&str, Unit, &[f64], &str); 7] = [
 /// Every metric of a manager: name, type, unit, labels and meaning.
 #[must_use]
 pub fn described_metrics() -> Vec<[String; 5]> {
-    let described = |kind: &'static str| {
-        move |(name, unit, labels, help): Metric| {
-            [name.to_owned(), kind.to_owned(), unit.as_str().to_owned(), labels.join(", "), help.to_owned()]
-        }
-    };
+    // Histograms have no labels.
     let histograms = HISTOGRAMS.map(|(name, unit, _, help)| (name, unit, [].as_slice(), help));
-    let gauges = GAUGES.into_iter().map(described("gauge"));
-    gauges
-        .chain(COUNTERS.into_iter().map(described("counter")))
-        .chain(histograms.into_iter().map(described("histogram")))
-        .collect()
+    rows("gauge", GAUGES).chain(rows("counter", COUNTERS)).chain(rows("histogram", histograms)).collect()
 }
 
 /// The recorder of this process, with every metric described.
@@ -164,17 +154,8 @@ pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
         builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
     }
     let recorder = builder.install_recorder()?;
-    for (name, unit, _, help) in GAUGES {
-        metrics::describe_gauge!(name, unit, help);
-    }
-    for (name, unit, labels, help) in COUNTERS {
-        metrics::describe_counter!(name, unit, help);
-        // Otherwise a counter would appear with its first step, and alerts would miss that step. The values of labels are not
-        // known before.
-        if labels.is_empty() {
-            metrics::counter!(name).absolute(0);
-        }
-    }
+    describe_gauges(GAUGES);
+    describe_counters(COUNTERS);
     for (name, unit, _, help) in HISTOGRAMS {
         metrics::describe_histogram!(name, unit, help);
     }

@@ -1,6 +1,7 @@
 //! Every metric of a service: name, unit and help in one table. No label is an observer's id.
 
 use everwatch_core::wire::heartbeat::Heartbeat;
+use everwatch_trace::metric::{Metric, describe_counters, describe_gauges, rows};
 use metrics::Unit;
 
 const CAPACITY: &str = "everwatch_service_capacity_slots";
@@ -19,9 +20,6 @@ pub(crate) const GAUGED: &str = "everwatch_observer_gauged";
 pub(crate) const UNREADABLE: &str = "everwatch_service_unreadable_commands_total";
 /// The message is work or a command.
 pub(crate) const REFUSED: &str = "everwatch_service_refused_messages_total";
-
-/// The name of a metric, its unit, its labels and its help.
-type Metric = (&'static str, Unit, &'static [&'static str], &'static str);
 
 const GAUGES: [Metric; 6] = [
     (CAPACITY, Unit::Count, &[], "slots of this service"),
@@ -62,26 +60,13 @@ const COUNTERS: [Metric; 9] = [
 /// Every metric of a service: name, type, unit, labels and meaning.
 #[must_use]
 pub fn described_metrics() -> Vec<[String; 5]> {
-    let described = |kind: &'static str| {
-        move |(name, unit, labels, help): Metric| {
-            [name.to_owned(), kind.to_owned(), unit.as_str().to_owned(), labels.join(", "), help.to_owned()]
-        }
-    };
-    GAUGES.into_iter().map(described("gauge")).chain(COUNTERS.into_iter().map(described("counter"))).collect()
+    rows("gauge", GAUGES).chain(rows("counter", COUNTERS)).collect()
 }
 
-/// Describes everything to the recorder of this process; what has not happened yet is shown as zero.
+/// Describes everything to the recorder of this process.
 pub(crate) fn describe() {
-    for (name, unit, _, help) in GAUGES {
-        metrics::describe_gauge!(name, unit, help);
-    }
-    for (name, unit, labels, help) in COUNTERS {
-        metrics::describe_counter!(name, unit, help);
-        // A counter with labels appears with its first value, because the values of its labels are not known before.
-        if labels.is_empty() {
-            metrics::counter!(name).absolute(0);
-        }
-    }
+    describe_gauges(GAUGES);
+    describe_counters(COUNTERS);
 }
 
 /// What is told to managers is told here too.

@@ -1,4 +1,4 @@
-//! Spans and trace contexts. This is the only crate that depends on OpenTelemetry: no other crate knows
+//! Spans, trace contexts and descriptions of metrics. This is the only crate that depends on OpenTelemetry: no other crate knows
 //! whether the process exports spans. If it does not, a span passes on the context of its parent unchanged.
 //!
 //! OpenTelemetry exports a span only when it ends, but an observer may run for years. A span that covered a
@@ -10,6 +10,7 @@
 
 mod hide;
 mod lost;
+pub mod metric;
 mod otlp;
 
 pub use hide::Hide;
