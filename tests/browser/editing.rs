@@ -38,6 +38,7 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     page.until_text(".diff ins", "every: 2s").await;
     page.until_text(".diff del", "every: 1s").await;
     page.until("the check to pass", "!document.querySelector('#save').disabled").await;
+    page.until_text(".review", "Saving restarts the observer.").await;
     // The draft waits while the user looks elsewhere.
     page.view("#/topology").await;
     page.until_text("h1", "Topology").await;
@@ -182,4 +183,25 @@ async fn the_log_follows_after_a_dialog_and_is_searched_and_filtered() {
     )
     .await;
     page.until_text(".logs mark", "number 7").await;
+}
+
+#[tokio::test]
+async fn a_script_is_edited_line_by_line_and_a_change_of_labels_restarts_nothing() {
+    let mut cluster = Cluster::new("script");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let script = "while true; do\n  sleep 1\ndone\n";
+    let spec = json!({"argv": ["/bin/sh", "-c", script]});
+    cluster.api.create(json!({"name": "loops", "kind": "exec", "spec": spec})).await;
+    cluster.api.until_status("loops", "Processing").await;
+    let page = Browser::open(&format!("{}/#/observers/loops?edit=yaml", cluster.api.url)).await;
+    let text = "document.querySelector('#definition')?.value";
+    page.until("a block", &format!("{text}.includes('- |\\n      while true; do\\n        sleep 1')")).await;
+    retype(&page, "it.value.replace('sleep 1', 'sleep 2')").await;
+    page.until_text(".diff ins", "sleep 2").await;
+    page.until_text(".review", "Saving restarts the observer.").await;
+    retype(&page, "it.value.replace('sleep 2', 'sleep 1') + 'labels:\\n  team: a\\n'").await;
+    page.until_text(".review", "team: a").await;
+    page.until("the check to pass", "!document.querySelector('#save').disabled").await;
+    page.until("no restart", "!document.querySelector('.review').innerText.includes('restarts')").await;
 }

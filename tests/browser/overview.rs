@@ -1,7 +1,8 @@
 //! The last 24 hours on the tiles of the overview, and the lanes of the timeline in groups.
 
 use crate::browser::Browser;
-use everwatch_api::{CreatedToken, Pool, Role};
+use everwatch_api::{CreatedToken, Pool, Role, Service};
+use everwatch_core::record::service::ServiceState;
 use everwatch_tests::cluster::{As, Cluster};
 use serde_json::json;
 
@@ -157,6 +158,20 @@ async fn a_drain_without_room_is_foretold_and_is_a_problem() {
     page.until_text("[data-key=problems]", "Service a").await;
     page.until_text("[data-key=problems]", "its drain waits, with 1 of 3 observers moved").await;
     page.screenshot("stuck-drain").await;
+
+    // A smaller capacity does not wait: the observer that is handed over has no slot.
+    let _active: Service = cluster.api.done("POST", "/v1/services/a/uncordon", None, 202).await;
+    cluster.api.until_service("a", |it| it.state == ServiceState::Active).await;
+    page.view("#/services/a").await;
+    page.press("Resize").await;
+    page.write("#asked-capacity", "1").await;
+    page.until_text("#dialog", "Observers that take 1 slot would run nowhere until there are more slots.")
+        .await;
+    page.press("Set").await;
+    page.view("#/").await;
+    page.until_text("[data-key=problems]", "Pool default").await;
+    page.until_text("[data-key=problems]", "all 2 slots in use: 1 observer waits").await;
+    page.until_text(".hero", "Pool default is full: 1 waits").await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ import { CLEAN, body, formOf, membersOf } from "./create-form.js";
 import { drawText, dropText, leaveTo, loadText, startOf, startText, textDraft } from "./create-text.js";
 import { fieldAt, fieldsOf } from "./definition-fields.js";
 import { ordered } from "./definition.js";
-import { dryRuns, errorsOf, without } from "./dry-run.js";
+import { dryRuns, judgment, without } from "./dry-run.js";
 import { h } from "./dom.js";
 import { MODES, poolNotice } from "./editor.js";
 import { may, readable } from "./session.js";
@@ -183,7 +183,7 @@ async function leave(pointer, known, context) {
   else left.add(pointer);
   const { own, judged } = examined(known);
   show(own, null, context);
-  trial.ask("POST", PATH, judged, (errors) => { if (!draft.sending) show(examined(known).own, errors && atFields(errors, known.members), context); });
+  trial.ask("POST", PATH, judged, ({ errors }) => { if (!draft.sending) show(examined(known).own, errors && atFields(errors, known.members), context); });
 }
 
 /** Creates the observer, unless a field is wrong: then each wrong field says so at once. */
@@ -194,7 +194,7 @@ async function send(known, context) {
   trial.stop();
   try {
     draft.wrong = {};
-    const errors = await errorsOf("POST", PATH, judged) ?? [];
+    const errors = (await judgment("POST", PATH, judged)).errors ?? [];
     const lost = complain({ errors, message: "" }, members).filter(Boolean);
     draft.wrong = { ...draft.wrong, ...own };
     if (Object.keys(draft.wrong).length || lost.length) throw new Invalid(lost);

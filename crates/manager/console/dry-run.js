@@ -16,22 +16,21 @@ function listed({ code, errors, message }) {
 /** The definition without these members. */
 export const without = (definition, members) => Object.fromEntries(Object.entries(definition).filter(([name]) => !members.has(name)));
 
-/** What the manager would refuse; null if it does not say. */
-export async function errorsOf(method, path, definition, signal) {
-  const first = await refusalOf(method, path, definition, signal), memberOf = ({ pointer }) => pointer.split("/")[1];
-  const bad = new Set((first ?? []).map(memberOf).filter(Boolean));
+/** What the manager would refuse (`errors`: null if it does not say), and the observer that it would make, if it refuses nothing. */
+export async function judgment(method, path, definition, signal) {
+  const first = await judged(method, path, definition, signal), memberOf = ({ pointer }) => pointer.split("/")[1];
+  const bad = new Set((first.errors ?? []).map(memberOf).filter(Boolean));
   if (bad.size === 0 || bad.has("kind")) return first;
   // A definition that is not valid hides what is wrong besides, such as a name that is taken. What is missing now says nothing.
-  const rest = await refusalOf(method, path, without(definition, bad), signal);
-  return [...first, ...(rest ?? []).filter((it) => !bad.has(memberOf(it)))];
+  const rest = await judged(method, path, without(definition, bad), signal);
+  return { errors: [...first.errors, ...(rest.errors ?? []).filter((it) => !bad.has(memberOf(it)))], made: null };
 }
 
-async function refusalOf(method, path, definition, signal) {
+async function judged(method, path, definition, signal) {
   try {
-    await call(method, `${path}?dry_run=true`, definition, {}, signal);
-    return [];
+    return { errors: [], made: await call(method, `${path}?dry_run=true`, definition, {}, signal) };
   } catch (error) {
-    return error instanceof Refused && !isSilent(error) ? listed(error) : null;
+    return { errors: error instanceof Refused && !isSilent(error) ? listed(error) : null, made: null };
   }
 }
 
@@ -44,8 +43,8 @@ export function dryRuns(wait) {
     timer = setTimeout(async () => {
       const mine = new AbortController();
       running = mine;
-      const errors = await errorsOf(method, path, definition, mine.signal);
-      if (!mine.signal.aborted) answer(errors);
+      const said = await judgment(method, path, definition, mine.signal);
+      if (!mine.signal.aborted) answer(said);
     }, wait);
   };
   return { ask, stop };

@@ -15,7 +15,7 @@ import { fromYaml, toYaml } from "./yaml.js";
 const CHECK_MS = 500;
 export const MODES = { form: "Form", yaml: "YAML", json: "JSON" };
 /** `before` is null for a new observer. */
-export const draftOf = (before, definition, more = {}) => ({ before, definition: ordered(definition), mode: "form", text: null, values: null, hidden: [], shown: new Set(), own: {}, wrong: [], unreadable: null, saving: false, kinds: [], lines: null, ...more });
+export const draftOf = (before, definition, more = {}) => ({ before, definition: ordered(definition), mode: "form", text: null, values: null, hidden: [], shown: new Set(), own: {}, wrong: [], made: null, unreadable: null, saving: false, kinds: [], lines: null, ...more });
 
 const written = (draft) => (draft.mode === "json" ? `${JSON.stringify(draft.definition, null, 2)}\n` : toYaml(draft.definition));
 
@@ -61,8 +61,9 @@ const trial = dryRuns(CHECK_MS);
 function check(draft, context) {
   const at = draft.definition, own = ownWrong(at, draft.kinds), bad = new Set(own.map((it) => it.pointer.split("/")[1]));
   const [method, path] = draft.before === null ? ["POST", "/v1/observers"] : ["PUT", `/v1/observers/${encodeURIComponent(draft.id)}`];
-  trial.ask(method, path, without(at, bad), (errors) => {
+  trial.ask(method, path, without(at, bad), ({ errors, made }) => {
     if (at !== draft.definition || draft.saving) return;
+    draft.made = made;
     draft.wrong = [...own, ...(errors ?? []).filter((it) => !bad.has(it.pointer.split("/")[1]))];
     context.redraw();
   });
@@ -70,7 +71,7 @@ function check(draft, context) {
 
 function change(draft, definition, context) {
   draft.definition = definition;
-  draft.unreadable = null;
+  Object.assign(draft, { unreadable: null, made: null });
   check(draft, context);
   context.redraw();
 }
@@ -82,8 +83,8 @@ function typed(draft, text, context) {
     if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("a definition is a map, such as name: hello");
     change(draft, value, context);
   } catch (error) {
-    // What the manager said is about another text.
-    Object.assign(draft, { unreadable: error.message, wrong: [] });
+    // The manager has judged an earlier text.
+    Object.assign(draft, { unreadable: error.message, wrong: [], made: null });
     context.redraw();
   }
 }
@@ -170,17 +171,14 @@ function others(draft) {
       it.line ? [h("button", { type: "button", class: "link line-of", onclick: () => showLine(it.line) }, `line ${it.line}`), " "] : null, h("code", {}, it.pointer), " ", complaint(it.detail)))));
 }
 
-/** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */
-/** The members whose change leaves the run alone. */
-const CALM = ["labels", "on_full", "priority", "start_at", "start_within", "schedule"];
-/** What saving does to the run. */
-function effect({ before, definition }) {
-  const names = [...new Set([...Object.keys(before), ...Object.keys(definition)])].filter((it) => JSON.stringify(before[it]) !== JSON.stringify(definition[it]) && !CALM.includes(it));
-  if (names.length === 0) return null;
-  const text = names.includes("desired") ? (definition.desired === "paused" ? "Saving ends the run and pauses the observer." : "Saving resumes the observer.") : names.includes("pool") ? `Saving ends the run: the observer waits for a slot of pool ${definition.pool ?? "default"}.` : "Saving restarts the observer; it may run on another service afterwards.";
-  return h("p", { class: "fine", key: "effect" }, text);
+/** What saving does to the run, as the manager says; null if the run continues. */
+function effect({ before, definition, made }) {
+  const hasMoved = (before.pool ?? "default") !== (definition.pool ?? "default");
+  const text = { "restart-requested": hasMoved ? `Saving ends the run; the observer then waits for a slot of pool ${definition.pool}.` : "Saving restarts the observer. It may then run on another service.", pausing: "Saving ends the run and pauses the observer." }[made?.reason_code];
+  return text ? h("p", { class: "fine", key: "effect" }, text) : null;
 }
 
+/** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */
 export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel, notice }, context) {
   const all = linesOf(draft.before, draft.definition), count = changed(all);
   draft.kinds = kinds;
@@ -191,6 +189,6 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
       notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
-      draft.before === null || draft.definition === null ? null : effect(draft),
+      draft.before === null ? null : effect(draft),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

@@ -2,7 +2,7 @@
 // an earlier run are read once.
 import { get } from "./api.js";
 
-/** The most lines before the newest one; managers send no more. */
+/** The number of earlier lines: managers send at most so many. */
 const TAIL = 1000;
 const KEPT = 2000;
 /** The most lines of an earlier run. */

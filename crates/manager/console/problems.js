@@ -28,10 +28,10 @@ export const wantedIn = ({ observers }) => (observers.Created ?? 0) + (observers
 /** The pools whose observers cannot run because none of their services does. */
 export const withoutService = (pools) => pools.filter((it) => it.services === 0 && wantedIn(it) > 0);
 
-/** The slots that are missing for observers of the pool, also for those that a service has handed over. */
-const missing = (it) => Math.max(it.needed - it.held - it.free, 0);
-/** How many observers wait in a full pool, as far as that is known: those that were handed over wait in the work queue. */
-export const waitingIn = (it) => Math.max(it.waiting, missing(it));
+/** Whether the observers of the pool need more slots than there are. */
+const lacksSlots = (it) => it.needed > it.held + it.free;
+/** How many observers wait for a slot: in the backlog, and, if slots are missing, those that a service has handed over. */
+export const waitingIn = (it) => it.waiting + (lacksSlots(it) ? it.health.moving ?? 0 : 0);
 /** The pools that lack slots: all are in use while observers wait for one. */
 export const full = (pools) => pools.filter((it) => it.services > 0 && !it.paused && it.free === 0 && waitingIn(it) > 0);
 
@@ -41,10 +41,9 @@ const poolRow = (it, { status, word, said }) => h("li", { key: `pool-${it.name}`
   h("div", {}, h("span", { class: "title" }, h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, `Pool ${it.name}`)), h("p", { class: "said" }, said)),
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": status }, word)));
 const bareRow = (it) => poolRow(it, { status: "Failed", word: "No service", said: `no service: ${wait(wantedIn(it))} · start a service of this pool, or give ${wantedIn(it) === 1 ? "the observer" : "the observers"} another pool` });
-const wanting = (it) => (it.waiting >= missing(it) ? wait(it.waiting) : `observers that take ${counted(missing(it), "slot")} do not run`);
 const fullRow = (it) => poolRow(it, it.capacity > 0
-  ? { status: "restarting", word: "Full", said: `all ${counted(it.capacity, "slot")} in use: ${wanting(it)} · start another service of this pool, or raise the capacity of one` }
-  : { status: "Failed", word: "No active service", said: `no service takes observers, because all are cordoned, draining or silent: ${wanting(it)} · uncordon a service, or start another one` });
+  ? { status: "restarting", word: "Full", said: `all ${counted(it.capacity, "slot")} in use: ${wait(waitingIn(it))} · start another service of this pool, or raise the capacity of one` }
+  : { status: "Failed", word: "No active service", said: `no service takes observers, because all are cordoned, draining or silent: ${wait(waitingIn(it))} · uncordon a service, or start another one` });
 
 /** The services whose drain cannot go on. */
 const stuck = (services) => services.filter((it) => !it.is_deleted && it.drain?.waits);
