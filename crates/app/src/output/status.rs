@@ -121,11 +121,15 @@ fn observers(stats: &Stats) -> String {
     in_words(all)
 }
 
+/// Whether a service in this state accepts observers, or takes over when another service of its pool ends.
+pub(crate) fn is_able(state: &str) -> bool {
+    matches!(state, "active" | "standby")
+}
+
 /// The slots in use. Those of services that take no more observers are no capacity.
 fn slots(stats: &Stats, pools: &[Item<Pool>]) -> String {
     let (held, capacity) = (stats.held, stats.capacity);
-    let is_all_active = stats.services.keys().all(|state| ["active", "standby"].contains(&state.as_str()));
-    if is_all_active {
+    if stats.services.keys().all(|state| is_able(state)) {
         return format!("{held} of {capacity} used");
     }
     let free: u64 = pools.iter().map(|it| u64::from(it.free)).sum();

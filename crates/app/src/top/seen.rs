@@ -1,6 +1,7 @@
 //! The data that one screen reads from the manager, and values derived from it. Members that the screen does
 //! not show are left out.
 
+use crate::output::is_able;
 use everwatch_core::clock::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -70,7 +71,7 @@ impl Service {
 
     /// Whether it accepts observers, or takes over when another service of its pool ends.
     pub(super) fn is_able(&self) -> bool {
-        matches!(self.state.as_str(), "active" | "standby")
+        is_able(&self.state)
     }
 }
 

@@ -8,7 +8,7 @@ use super::body::Body;
 use super::feed::wrapped;
 use super::model::{Link, Mode, Model, Said};
 use super::seen::{Seen, Stats};
-use crate::output::{self, Tone, age, cut, line};
+use crate::output::{self, Tone, age, cut, is_able, line};
 use everwatch_core::record::health::Health;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect, Size};
@@ -215,14 +215,18 @@ fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
         Some(1) => (format!("1 of {active} services could be lost"), Tone::Good),
         Some(spare) => (format!("{spare} of {active} services could be lost"), Tone::Good),
     };
+    let slots = if seen.stats.services.keys().all(|state| is_able(state)) {
+        format!("  {} of {} held   ", number(held), number(capacity))
+    } else {
+        format!("  {} held, {} active slots   ", number(held), number(capacity))
+    };
+    let title = "Capacity   ";
+    // The bar gets what the words leave.
+    let left = width.saturating_sub(title.len() + slots.len() + lost.len());
     Line::from(vec![
-        Span::styled("Capacity   ", paint.dim()),
-        Span::styled(bar(held, capacity, width / 6), paint.tone(fullness(held, capacity))),
-        Span::raw(if held > capacity {
-            format!("  {} held, {} slots on active services   ", number(held), number(capacity))
-        } else {
-            format!("  {} of {} held   ", number(held), number(capacity))
-        }),
+        Span::styled(title, paint.dim()),
+        Span::styled(bar(held, capacity, left.min(width / 6)), paint.tone(fullness(held, capacity))),
+        Span::raw(slots),
         Span::styled(lost, paint.tone(tone)),
     ])
 }
