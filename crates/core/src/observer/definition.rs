@@ -161,8 +161,8 @@ impl Reader {
         let value = self.members.remove(member).filter(|value| !value.is_null())?;
         parser::read(value)
             .map_err(|wrong| {
-                let is_of_other_type = wrong.pointer.is_empty() && wrong.detail.contains(": write a");
-                let such_as = example(member).filter(|_| is_of_other_type);
+                let is_whole = wrong.pointer.is_empty() && wrong.is_of_other_type;
+                let such_as = example(member).filter(|_| is_whole);
                 let detail = wrong.detail + &such_as.map_or_else(String::new, |it| format!(", such as {it}"));
                 self.errors.push(FieldError::new(format!("/{member}{}", wrong.pointer), detail));
             })

@@ -11,6 +11,8 @@ pub struct Wrong {
     /// The JSON Pointer of the part that is wrong; empty for the whole value.
     pub pointer: String,
     pub detail: String,
+    /// The part is of another type, such as a text instead of a list.
+    pub is_of_other_type: bool,
 }
 
 /// A JSON value as another type.
@@ -20,7 +22,8 @@ pub struct Wrong {
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let told = error.inner().to_string();
-        Wrong { pointer: pointer(error.path(), &told), detail: sentence(&told) }
+        let is_of_other_type = told.starts_with("invalid type");
+        Wrong { pointer: pointer(error.path(), &told), detail: sentence(&told), is_of_other_type }
     })
 }
 
