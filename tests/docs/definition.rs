@@ -1,5 +1,6 @@
 //! The reference of the definition of an observer, generated from the OpenAPI document and from the defaults that a manager fills in.
 
+use super::links::anchor as anchor_of;
 use super::reference::dev;
 use super::schema::{Schemas, text};
 use super::{keep, root};
@@ -128,7 +129,6 @@ fn title(link: &str) -> String {
     let text = std::fs::read_to_string(root().join("docs").join(file)).unwrap();
     let headings =
         text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches(['#', ' ']));
-    let anchor_of = |heading: &str| heading.to_lowercase().replace(' ', "-").replace(',', "");
     let mut found = headings.filter(|heading| anchor.is_empty() || anchor_of(heading) == anchor);
     found.next().unwrap().to_owned()
 }

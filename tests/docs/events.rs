@@ -94,16 +94,16 @@ fn of_operations(kind: EventKind) -> &'static str {
         EventKind::SafeMode => "A user switched safe mode on or off.",
         EventKind::MessagesRefused => "A service refused messages that no manager has signed.",
         EventKind::RepublishCapped => {
-            "So many observers seem to be lost that managers publish only some of them again now."
+            "Very many observers seem to be lost. Managers republish some of them now, and the others later."
         }
         EventKind::CrashLooping => {
-            "Services died shortly after an observer started there: from now on, it starts alone."
+            "Services died shortly after they had started an observer. From now on, services start this observer alone."
         }
         EventKind::QuarantineCapped => {
-            "So many observers would be quarantined at once that managers quarantine none."
+            "Managers quarantined no observer, because they would have had to quarantine very many at once."
         }
         EventKind::Unreadable => {
-            "The manager that answers cannot read the stored event, for example because it is newer."
+            "This manager cannot read the stored event, for example because a newer version stored it."
         }
         _ => "",
     }

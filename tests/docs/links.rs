@@ -55,7 +55,7 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The name by which a link refers to a heading, as forges and mdBook derive it.
-fn anchor(heading: &str) -> String {
+pub(super) fn anchor(heading: &str) -> String {
     let mut text = String::new();
     let mut rest = heading;
     // Of a link, only the text counts.

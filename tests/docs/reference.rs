@@ -280,7 +280,7 @@ fn objects(document: &Value) -> String {
             let row = |(field, member): (&String, &Value)| {
                 let is_tag = member["enum"].as_array().is_some_and(|words| words.len() == 1);
                 let about = match schemas.about(member) {
-                    about if about.is_empty() && is_tag => "Which of these objects it is.".to_owned(),
+                    about if about.is_empty() && is_tag => "Says which of these objects this is.".to_owned(),
                     about => about,
                 };
                 assert!(!about.is_empty(), "nothing says what {field} of {name} means");

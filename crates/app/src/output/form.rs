@@ -24,7 +24,7 @@ pub(crate) enum Output {
 /// How the answer looks.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct OutputArgs {
-    /// Output format. `wide` shows all columns, and cuts none; jsonpath=EXPR prints the values that a path selects, and
+    /// Output format. `wide` shows all columns in full; jsonpath=EXPR prints the values that a path selects, and
     /// custom-columns=HEAD:PATH,... prints one column for each pair. json and yaml print a list as an array; in jsonpath, a list
     /// is {"items": [...]}, so begin its path with .items
     #[arg(short, long, value_name = "FORM", default_value = "table")]

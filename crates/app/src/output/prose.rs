@@ -24,7 +24,7 @@ pub(crate) fn prose(text: &str, indent: usize, paper: TerminalStyle) -> String {
     told
 }
 
-/// A text in lines that fit the terminal; a line that does fit stays as it is. What continues a line is indented as the line is.
+/// Breaks the lines that are longer than the terminal is wide. The parts of a line have its indentation.
 pub(crate) fn fitted(text: &str, paper: TerminalStyle) -> String {
     let fits = |line: &str| paper.width.is_none_or(|width| line.width() <= width);
     let line = |line: &str| {

@@ -59,8 +59,9 @@ fn without_active(pool: &Pool, fleet: &FleetFacts, needed: u64) -> Option<Findin
         severity: Severity::Critical,
         subject: format!("pool {pool}"),
         what,
-        why: "observers that have no run now do not start, and those of a service that ends run nowhere"
-            .to_owned(),
+        why:
+            "observers that wait do not start, and the observers of a service that ends do not run elsewhere"
+                .to_owned(),
         cure,
     })
 }

@@ -222,9 +222,9 @@ fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
             why: "the drain ends only when the service holds no observer".to_owned(),
             cure: format!(
                 "start another service of pool {}, raise the capacity of one (`everwatch service capacity NAME SLOTS`), or end the \
-                 drain: `everwatch service uncordon {name}`. With `everwatch service drain {name} --force`, {} until a slot is free",
-                service.registration.pool,
-                counted_subject(u64::from(service.held()), "observer", ["does not run", "do not run"])
+                 drain: `everwatch service uncordon {name}`. `everwatch service drain {name} --force` stops the remaining observers, \
+                 which wait until slots are free",
+                service.registration.pool
             ),
         })
     });

@@ -4,8 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The AMQP heartbeats that can be configured, in whole seconds: with a shorter one, a busy machine looks dead; with a longer one,
-/// observers of a host without a network stand idle for more than half a minute.
+/// The AMQP heartbeats that can be configured, in whole seconds.
 pub const BROKER_HEARTBEATS: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(14);
 
 /// The *send* times of the latest answered proofs of life. The time of an answer proves nothing, because the answer may

@@ -391,7 +391,7 @@ impl<R: Copy + Debug> Machine<R> {
         self.blocks.cordon(cordoned);
         if !cordoned {
             self.to_hand_over.clear();
-            // What its drain has requested meanwhile would be handed over to services that may have no room.
+            // The drain may have requested observers for which no other service has a slot any more.
             if self.hand_over_cause == Cause::Drain {
                 self.blocks.end_limit();
             }
