@@ -337,7 +337,7 @@ pub(crate) struct Apply {
     /// With --prune: delete only observers with this label, as key=value; repeat the flag for several labels
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = label, requires = "prune")]
     pub(crate) labels: Vec<(String, String)>,
-    /// Show what would be done
+    /// Show what would be done, and each value that would change
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

@@ -2,15 +2,16 @@
 //! defines.
 
 use super::unknown;
+use super::versions::told_differences;
 use crate::cli::Apply;
 use crate::client::{Client, Failure};
 use crate::error_wording::first_line;
 use crate::item::Item;
-use crate::output::answer;
+use crate::output::{answer, print};
 use crate::refusals::in_file;
 use crate::requests::{all, path};
 use anyhow::Context as _;
-use everwatch_api::{Observer, Whoami};
+use everwatch_api::{Difference, Observer, Whoami};
 use everwatch_core::id::Namespace;
 use everwatch_core::observer::definition::MEMBERS;
 use everwatch_core::record::status::Status;
@@ -59,8 +60,8 @@ enum Step<'a> {
 /// The result, real or planned, for one observer.
 enum Outcome {
     Created,
-    /// The members that changed.
-    Changed(Vec<&'static str>),
+    /// Each value that changed.
+    Changed(Vec<Difference>),
     Unchanged,
     Deleted,
 }
@@ -80,7 +81,11 @@ impl Outcome {
     fn told(&self) -> Option<String> {
         match self {
             Self::Created => Some("created".to_owned()),
-            Self::Changed(members) => Some(format!("changed: {}", members.join(", "))),
+            Self::Changed(all) => {
+                let members: BTreeSet<_> = all.iter().filter_map(|it| it.pointer.split('/').nth(1)).collect();
+                let members: Vec<_> = compared().filter(|member| members.contains(member)).collect();
+                Some(format!("changed: {}", members.join(", ")))
+            }
             Self::Unchanged => None,
             Self::Deleted => Some("deleted".to_owned()),
         }
@@ -126,6 +131,11 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
                 if let Some(what) = outcome.told() {
                     let be = if asked.dry_run { "would be" } else { "is" };
                     bar.suspend(|| answer(&format!("observer {name} {be} {what}")));
+                }
+                if let Outcome::Changed(all) = &outcome
+                    && asked.dry_run
+                {
+                    bar.suspend(|| print(&told_differences(all).join("\n")));
                 }
             }
             // The others would fail with the same text.
@@ -306,10 +316,14 @@ async fn put_one(
     };
     let after: Value = client.send(Method::PUT, &put, Some(&Value::Object(manifest.clone()))).await?;
     let Some(before) = before else { return Ok(Outcome::Created) };
-    let differs =
-        |member: &&str| after.get(*member).is_some_and(|after| Some(after) != before.sent().get(*member));
-    let changed: Vec<_> = compared().filter(|member| differs(member)).collect();
+    let changed = Difference::all(&definition(before.sent(), &after), &definition(&after, &after));
     Ok(if changed.is_empty() { Outcome::Unchanged } else { Outcome::Changed(changed) })
+}
+
+/// The members that are compared, as far as the answer to the request has them: not all roles may read a spec.
+fn definition(sent: &Value, answer: &Value) -> Value {
+    let members = compared().filter(|member| answer.get(*member).is_some());
+    Value::Object(members.filter_map(|it| Some((it.to_owned(), sent.get(it)?.clone()))).collect())
 }
 
 #[cfg(test)]
