@@ -205,3 +205,20 @@ async fn a_script_is_edited_line_by_line_and_a_change_of_labels_restarts_nothing
     page.until("the check to pass", "!document.querySelector('#save').disabled").await;
     page.until("no restart", "!document.querySelector('.review').innerText.includes('restarts')").await;
 }
+
+#[tokio::test]
+async fn an_edit_without_a_pool_moves_the_observer_to_the_default_pool() {
+    let mut cluster = Cluster::new("edited-pool");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    assert_eq!(cluster.command(&["pool", "create", "gpu"]).0, Some(0));
+    cluster.extra.push(("EVERWATCH_SERVICE__POOL".to_owned(), "gpu".to_owned()));
+    cluster.service("b", 10).await;
+    cluster.api.create(json!({"name": "elsewhere", "kind": "ticker", "pool": "gpu"})).await;
+    cluster.api.until_status("elsewhere", "Processing").await;
+    let page = Browser::open(&format!("{}/#/observers/elsewhere?edit=yaml", cluster.api.url)).await;
+    page.until("the pool", "document.querySelector('#definition')?.value.includes('pool: gpu')").await;
+    retype(&page, "it.value.replace('pool: gpu\\n', '')").await;
+    page.until_text(".diff del", "pool: gpu").await;
+    page.until_text(".review", "waits for a slot of pool default").await;
+}

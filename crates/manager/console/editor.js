@@ -172,9 +172,8 @@ function others(draft) {
 }
 
 /** What saving does to the run, as the manager says; null if the run continues. */
-function effect({ before, definition, made }) {
-  const hasMoved = (before.pool ?? "default") !== (definition.pool ?? "default");
-  const text = { "restart-requested": hasMoved ? `Saving ends the run; the observer then waits for a slot of pool ${definition.pool}.` : "Saving restarts the observer. It may then run on another service.", pausing: "Saving ends the run and pauses the observer." }[made?.reason_code];
+function effect({ before, made }) {
+  const text = { "restart-requested": made && made.pool !== before.pool ? `Saving ends the run; the observer then waits for a slot of pool ${made.pool}.` : "Saving restarts the observer. It may then run on another service.", pausing: "Saving ends the run and pauses the observer." }[made?.reason_code];
   return text ? h("p", { class: "fine", key: "effect" }, text) : null;
 }
 
