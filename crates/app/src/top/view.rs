@@ -218,7 +218,7 @@ fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
     let slots = if seen.stats.services.keys().all(|state| is_able(state)) {
         format!("  {} of {} held   ", number(held), number(capacity))
     } else {
-        format!("  {} held, {} active slots   ", number(held), number(capacity))
+        format!("  {} held, capacity {}   ", number(held), number(capacity))
     };
     let title = "Capacity   ";
     // The bar gets what the words leave.
