@@ -1,6 +1,7 @@
 //! `everwatch observer apply`: creates or updates observers from files, and deletes those that no file
 //! defines.
 
+use super::edit::definition;
 use super::unknown;
 use super::versions::told_differences;
 use crate::cli::Apply;
@@ -28,10 +29,6 @@ use std::path::{Path, PathBuf};
 const AT_ONCE: usize = 16;
 /// The largest file that is read, in bytes.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
-/// The members that are compared: a name does not change.
-fn compared() -> impl Iterator<Item = &'static str> {
-    MEMBERS.into_iter().filter(|member| *member != "name").chain(["desired"])
-}
 
 /// An observer in a file: its namespace, if the file names one, and its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,8 +79,8 @@ impl Outcome {
         match self {
             Self::Created => Some("created".to_owned()),
             Self::Changed(all) => {
-                let members: BTreeSet<_> = all.iter().filter_map(|it| it.pointer.split('/').nth(1)).collect();
-                let members: Vec<_> = compared().filter(|member| members.contains(member)).collect();
+                let mut members: Vec<_> = all.iter().filter_map(|it| it.pointer.split('/').nth(1)).collect();
+                members.dedup();
                 Some(format!("changed: {}", members.join(", ")))
             }
             Self::Unchanged => None,
@@ -221,7 +218,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
 /// Removes what a manager adds to a definition, so that the output of `observer get -o yaml` can be applied.
 fn without_state(manifest: &mut Map<String, Value>) {
     if ["id", "status", "epoch"].iter().all(|member| manifest.contains_key(*member)) {
-        manifest.retain(|member, _| member == "name" || compared().any(|it| it == member));
+        manifest.retain(|member, _| MEMBERS.contains(&member.as_str()) || member == "desired");
     }
 }
 
@@ -316,14 +313,8 @@ async fn put_one(
     };
     let after: Value = client.send(Method::PUT, &put, Some(&Value::Object(manifest.clone()))).await?;
     let Some(before) = before else { return Ok(Outcome::Created) };
-    let changed = Difference::all(&definition(before.sent(), &after), &definition(&after, &after));
+    let changed = Difference::all(&definition(before.sent()), &definition(&after));
     Ok(if changed.is_empty() { Outcome::Unchanged } else { Outcome::Changed(changed) })
-}
-
-/// The members that are compared, as far as the answer to the request has them: not all roles may read a spec.
-fn definition(sent: &Value, answer: &Value) -> Value {
-    let members = compared().filter(|member| answer.get(*member).is_some());
-    Value::Object(members.filter_map(|it| Some((it.to_owned(), sent.get(it)?.clone()))).collect())
 }
 
 #[cfg(test)]

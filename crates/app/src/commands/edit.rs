@@ -98,7 +98,7 @@ fn without_comments(text: &str) -> String {
 }
 
 /// The members that a user may change, without those that have no value.
-fn definition(sent: &Value) -> Value {
+pub(super) fn definition(sent: &Value) -> Value {
     let members = MEMBERS.into_iter().chain(["desired"]);
     let given = members.filter_map(|member| Some((member.to_owned(), sent.get(member)?.clone())));
     Value::Object(given.filter(|(_, value)| !value.is_null()).collect())
