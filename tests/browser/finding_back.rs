@@ -93,6 +93,22 @@ async fn handovers_are_listed_and_only_losses_are_counted() {
 }
 
 #[tokio::test]
+async fn a_handover_to_nowhere_becomes_an_incident() {
+    let mut cluster = Cluster::new("to-nowhere");
+    cluster.manager().await;
+    cluster.service("amber", 10).await;
+    cluster.api.create(json!({"name": "one", "kind": "ticker", "on_full": "queue"})).await;
+    cluster.api.until_status("one", "Processing").await;
+    let page = Browser::open(&format!("{}/#/incidents?show=handovers", cluster.api.url)).await;
+    page.until_text(".empty", "No handovers").await;
+    assert_eq!(cluster.terminate("amber"), Some(0));
+    page.until_text(".incident-list", "amber").await;
+    page.view("#/incidents").await;
+    page.until_text(".empty", "No incidents").await;
+    page.until_text(".incident-list", "1 runs nowhere yet").await;
+}
+
+#[tokio::test]
 async fn a_young_deployment_fills_the_timeline_of_a_day() {
     let mut cluster = Cluster::new("young");
     cluster.manager().await;

@@ -153,7 +153,12 @@ async fn a_rollout_and_a_batch_are_started_and_complaints_stand_at_their_fields(
     page.fill("#asked-defaults", "kind: exec\\nspec:\\n  argv: [/bin/true]").await;
     page.fill("#asked-observers", "- name: first\\n- grace: never").await;
     page.confirm().await;
-    page.until_text("#asked-observers-hint", "/1/grace").await;
+    page.until_text("#asked-observers-hint", "line 2: /1/grace").await;
+    let marked = "(() => { const bad = [...document.querySelectorAll('#dialog .gutter .bad')]; return bad.length === 1 && bad[0].textContent === '2'; })()";
+    page.until("the mark of the line", marked).await;
+    page.fill("#asked-observers", "- name: first\\n- name: [one").await;
+    page.confirm().await;
+    page.until_text("#asked-observers-hint", "line 2: ").await;
     page.fill("#asked-observers", "- name: first\\n- {}").await;
     page.until_text("#dialog [role=status]", "2 observers").await;
     page.confirm().await;

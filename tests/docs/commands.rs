@@ -3,8 +3,8 @@
 //!
 //! A role (`dev`, `run`, the example) runs until the end of the chapter; a new manager replaces one that runs, with its
 //! services. A command that follows changes must print something, then the test ends it. The comment "all managers
-//! are stopped" stops the managers; "the service that runs NAME" replaces the service of its command by that one. Every other command must exit with 0; the doctor may exit with 8, for
-//! warnings.
+//! are stopped" stops the managers; "the service that runs NAME" replaces the service of its command by that one. Every
+//! other command must exit with 0; the doctor may exit with 8, for warnings.
 
 use super::chapter::{Block, blocks, says};
 use super::links::chapters;
@@ -294,6 +294,8 @@ chapters! {
     the_commands_of_market_hours_run: "docs/how-to/market-hours.md",
     the_commands_of_rolling_deploy_run: "docs/how-to/rolling-deploy.md",
     the_commands_of_disaster_run: "docs/how-to/disaster.md",
+    the_commands_of_first_administrator_run: "docs/how-to/first-administrator.md",
+    the_commands_of_pools_run: "docs/how-to/pools.md",
     the_commands_of_why_not_running_run: "docs/how-to/why-not-running.md",
 }
 

@@ -83,6 +83,40 @@ async fn files_make_change_and_end_observers() {
 }
 
 #[tokio::test]
+async fn apply_waits_until_the_observers_run_with_their_new_definitions() {
+    let mut cluster = Cluster::new("apply-wait");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let folder = cluster.folder("manifests");
+    let at = folder.to_str().unwrap();
+    let waits = || apply(&cluster, &["-f", at, "--wait", "30s"]);
+    write(&folder, "a.yaml", "{name: runs, kind: ticker, spec: {every: 1s}}");
+    write(&folder, "b.yaml", "{name: rests, kind: ticker, desired: paused}");
+    let (code, said) = waits();
+    assert_eq!(code, Some(0), "{said}");
+    for told in ["observer runs is Processing (running)", "observer rests is Paused"] {
+        assert!(said.contains(told), "{told} in {said}");
+    }
+    let first = cluster.api.observer("runs").await;
+    write(&folder, "a.yaml", "{name: runs, kind: ticker, spec: {every: 2s}}");
+    let (code, said) = waits();
+    let second = cluster.api.observer("runs").await;
+    assert!(
+        code == Some(0) && second.epoch > first.epoch,
+        "{said}\n{} after {}",
+        second.epoch_string,
+        first.epoch_string
+    );
+    let (code, said) = waits();
+    assert!(code == Some(0) && said.contains("2 unchanged"), "{said}");
+    assert_eq!(cluster.api.observer("runs").await.epoch, second.epoch, "nothing changed");
+    write(&folder, "c.yaml", "{name: full, kind: ticker, pool: empty, on_full: queue}");
+    let (code, said) = apply(&cluster, &["-f", at, "--wait", "1s"]);
+    let told = "\nfull is Created (waiting) after 1s, not running: no service in pool empty;";
+    assert!(code == Some(5) && said.contains(told), "{code:?} {said}");
+}
+
+#[tokio::test]
 async fn prune_deletes_in_the_namespaces_of_the_command_and_of_the_files_only() {
     let mut cluster = Cluster::new("apply-namespaces");
     cluster.manager().await;

@@ -96,7 +96,8 @@ pub struct TimelineMark {
     pub text: String,
 }
 
-/// The moves of observers from one service to others at about the same time.
+/// The moves of observers from one service at about the same time. Most moved to other services; if these had no room, the service itself
+/// may have started them again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Incident {
     /// The name of the service that ran them before.

@@ -417,7 +417,7 @@ pub(crate) enum Parked {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SafeMode {
-    /// Switch safe mode on, for an incident
+    /// Switch safe mode on, for example for maintenance or a network problem
     On {
         /// Reason, shown to other operators
         #[arg(long, default_value = "", hide_default_value = true)]

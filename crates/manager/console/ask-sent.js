@@ -2,6 +2,8 @@
 import { Lost, Refused } from "./api.js";
 import { newDialog, toast } from "./ask.js";
 import { h } from "./dom.js";
+import { numbered } from "./numbered.js";
+import { lineAt, linesOfMembers } from "./positions.js";
 import { coded } from "./show.js";
 
 const LOOK_MS = 300;
@@ -13,15 +15,28 @@ function inputOf(it) {
   return it.rows ? h("textarea", { ...typed, rows: String(it.rows) }) : h("input", { ...typed, type: it.type, min: it.min, max: it.max });
 }
 
-/** The complaints of a refused request by the field; `fieldOf(pointer)` names the field. Those without a field are under the empty name. */
-export function byField(error, fieldOf) {
+/**
+ * The complaints `{ text, lines }` of a refused request by the field; `fieldOf(pointer)` names the field, and `typed` has what the user wrote there. Those without a
+ * field are under the empty name.
+ */
+function byField(error, fieldOf, typed) {
   const wrong = {};
-  const add = (name, text) => { wrong[name] = wrong[name] ? `${wrong[name]}; ${text}` : text; };
   for (const { pointer, detail } of error.errors) {
-    const [name, rest = ""] = fieldOf(pointer);
-    add(name ?? "", rest ? `${rest} ${detail}` : detail);
+    const [name = "", rest = ""] = fieldOf(pointer), said = rest ? `${rest} ${detail}` : detail, line = rest && lineOf(typed[name] ?? "", rest);
+    wrong[name] ??= { text: "", lines: [] };
+    wrong[name].text += `${wrong[name].text ? "; " : ""}${line ? `line ${line}: ` : ""}${said}`;
+    if (line) wrong[name].lines.push({ line, said });
   }
-  return error.errors.length ? wrong : { "": error.message };
+  return error.errors.length ? wrong : { "": plain(error.message) };
+}
+
+/** The line of a member in YAML or JSON. */
+const lineOf = (text, pointer) => lineAt(linesOfMembers(/^[[{]/.test(text) ? "json" : "yaml", text), pointer);
+
+/** A complaint of the console itself, with its line if the text names one. */
+function plain(text) {
+  const line = /^line (\d+): /.exec(text)?.[1];
+  return { text, lines: line ? [{ line: Number(line), said: text }] : [] };
 }
 
 /** The text of a preview, and its reading: a later one replaces an earlier one. */
@@ -42,7 +57,7 @@ function pressOnEnter(inputs, button) {
 
 /** The fields of a dialog, and the complaints about them: each stands below its field until the user changes the field. */
 function fieldsOf(fields, { line, lookAfter }) {
-  const inputs = new Map(fields.map((it) => [it.name, inputOf(it)]));
+  const inputs = new Map(fields.map((it) => [it.name, inputOf(it)])), areas = new Map(fields.filter((it) => it.rows).map((it) => [it.name, numbered(inputs.get(it.name))]));
   const hints = new Map(fields.map((it) => [it.name, h("span", { id: `asked-${it.name}-hint`, class: "hint" }, coded(it.hint ?? ""))]));
   const said = h("p", { class: "bad", role: "alert" });
   const show = (name, text) => {
@@ -52,13 +67,13 @@ function fieldsOf(fields, { line, lookAfter }) {
     text ? inputs.get(name).setAttribute("aria-invalid", "true") : inputs.get(name).removeAttribute("aria-invalid");
   };
   const complain = (wrong) => {
-    for (const { name } of fields) show(name, wrong[name]);
-    said.textContent = Object.entries(wrong).filter(([name]) => !inputs.has(name)).map(([name, text]) => (name ? `${name}: ${text}` : text)).join("; ");
+    for (const { name } of fields) { show(name, wrong[name]?.text); areas.get(name)?.mark(wrong[name]?.lines ?? []); }
+    said.textContent = Object.entries(wrong).filter(([name]) => !inputs.has(name)).map(([name, { text }]) => (name ? `${name}: ${text}` : text)).join("; ");
     [...inputs.values()].find((it) => it.hasAttribute("aria-invalid"))?.focus();
   };
   const change = ({ target }) => { said.textContent = ""; if (inputs.has(target.name)) show(target.name, null); };
   const parts = h("div", { class: "pairs", oninput: change, onchange: change }, fields.flatMap((it) => [
-    h("div", { class: it.half ? "field" : "field across" }, h("label", { for: `asked-${it.name}` }, it.label), inputs.get(it.name), hints.get(it.name)), it.name === lookAfter ? line : null]));
+    h("div", { class: it.half ? "field" : "field across" }, h("label", { for: `asked-${it.name}` }, it.label), areas.get(it.name)?.parts ?? inputs.get(it.name), hints.get(it.name)), it.name === lookAfter ? line : null]));
   return { parts, said, complain, inputs: [...inputs.values()], typed: () => Object.fromEntries([...inputs].map(([name, input]) => [name, input.value.trim()])) };
 }
 
@@ -80,15 +95,15 @@ export function askSent({ title, lines = [], fields, action, danger = false, che
     const submit = async (event) => {
       if (event.submitter?.value === "no") return;
       event.preventDefault();
-      const wrong = check(form.typed());
-      if (Object.keys(wrong).length) return form.complain(wrong);
+      const wrong = Object.entries(check(form.typed()));
+      if (wrong.length) return form.complain(Object.fromEntries(wrong.map(([name, text]) => [name, plain(text)])));
       button.disabled = true;
       try {
         answer = (await send(form.typed())) ?? true;
         dialog.close();
       } catch (error) {
         if (!(error instanceof Refused || error instanceof Lost)) throw error;
-        form.complain(error instanceof Refused ? byField(error, fieldOf) : { "": error.message });
+        form.complain(error instanceof Refused ? byField(error, fieldOf, form.typed()) : { "": plain(error.message) });
       } finally {
         button.disabled = false;
       }

@@ -7,6 +7,7 @@ import { h } from "./dom.js";
 import { ordered } from "./definition.js";
 import { dryRuns, without } from "./dry-run.js";
 import { nearest } from "./match.js";
+import { follow, gutter } from "./numbered.js";
 import { lineAt, linesOfMembers } from "./positions.js";
 import { fits } from "./schema.js";
 import { complaint, counted } from "./show.js";
@@ -112,19 +113,11 @@ function showLine(line) {
   area.scrollTop = Math.max(line - 4, 0) * (area.scrollHeight / lines.length);
 }
 
-/** The numbers of the lines beside the text; those with complaints are marked. They follow the text when it scrolls. */
-function gutter(draft, text) {
-  const wrong = Map.groupBy(wrongLines(draft, text), (it) => it.line), scrolled = document.getElementById("definition")?.scrollTop ?? 0;
-  return h("div", { class: "gutter", "aria-hidden": "true" }, h("div", { id: "gutter", style: { transform: `translateY(${-scrolled}px)` } }, text.split("\n").map((_, at) =>
-    h("span", { class: wrong.has(at + 1) ? "bad" : undefined, title: wrong.get(at + 1)?.map((it) => it.said).join("; ") }, String(at + 1)))));
-}
-
 function textArea(draft, context) {
   const text = draft.text ?? written(draft);
-  const follow = ({ target }) => { document.getElementById("gutter").style.transform = `translateY(${-target.scrollTop}px)`; };
   return h("div", { class: "field", key: draft.mode },
     h("label", { for: "definition" }, `Definition as ${MODES[draft.mode]}`),
-    h("div", { class: "numbered" }, gutter(draft, text),
+    h("div", { class: "numbered" }, gutter(text, wrongLines(draft, text), document.getElementById("definition")?.scrollTop),
       h("textarea", { id: "definition", rows: "22", wrap: "off", spellcheck: "false", value: text, "aria-invalid": draft.unreadable || draft.wrong.length ? "true" : undefined, "aria-describedby": "definition-hint", oninput: (event) => typed(draft, event.target.value, context), onscroll: follow })),
     h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The same fields as in the API and in the files of everwatch observer apply."));
 }
@@ -173,7 +166,8 @@ function others(draft) {
 
 /** What saving does to the run, as the manager says; null if the run continues. */
 function effect({ before, made }) {
-  const text = { "restart-requested": made && made.pool !== before.pool ? `Saving ends the run; the observer then waits for a slot of pool ${made.pool}.` : "Saving restarts the observer. It may then run on another service.", pausing: "Saving ends the run and pauses the observer." }[made?.reason_code];
+  if (!made) return null;
+  const text = { "restart-requested": made.pool !== before.pool ? `Saving ends the run; the observer then waits for a slot of pool ${made.pool}.` : "Saving restarts the observer. It may then run on another service.", pausing: "Saving ends the run and pauses the observer." }[made.reason_code];
   return text ? h("p", { class: "fine", key: "effect" }, text) : null;
 }
 

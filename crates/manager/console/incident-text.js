@@ -8,8 +8,10 @@ const EVENTS = { lost: "service_lost", stopped: "service_gone", handed_over: "ha
 const causeWord = (cause) => eventWord(EVENTS[cause] ?? cause).replace(/^service /, "");
 const NAMED = 3;
 
-/** Whether its service handed the observers over, on request or because it stopped. Only the others are counted as incidents. */
-export const isHandover = (it) => it.cause === "handed_over" || it.cause === "stopped";
+/** A handover after which an observer ran nowhere for so long is an incident, in ms: usually, no other service had room. */
+const LONG_GAP_MS = 10000;
+/** Whether its service handed the observers over, on request or because it stopped, and all soon ran elsewhere. Only the others are counted as incidents. */
+export const isHandover = (it) => (it.cause === "handed_over" || it.cause === "stopped") && it.gap_ms_max < LONG_GAP_MS;
 
 export const incidentHref = (it) => `#/incidents/${encodeURIComponent(it.from)}/${encodeURIComponent(it.since)}`;
 /** What its observers did: those that its service started again, because no other had room, have not moved. */
@@ -18,7 +20,7 @@ function movedText({ from, to, moved }) {
   return [gone || !back ? `${counted(gone, "observer")} moved` : null, back ? `${gone ? number(back) : counted(back, "observer")} started there again` : null].filter(Boolean).join(", ");
 }
 
-export const incidentTitle = (it) => `${it.from} ${causeWord(it.cause)} · ${movedText(it)}${it.waiting ? `, ${number(it.waiting)} run nowhere yet` : ""}`;
+export const incidentTitle = (it) => `${it.from} ${causeWord(it.cause)} · ${movedText(it)}${it.waiting ? `, ${number(it.waiting)} ${it.waiting === 1 ? "runs" : "run"} nowhere yet` : ""}`;
 
 /** When its last observer started; now, if the incident is open. */
 export const untilOf = (it) => (it.until ? Date.parse(it.until) : Date.now());

@@ -29,7 +29,7 @@ async function load() {
 }
 
 const NOTHING = {
-  incidents: ["No incidents", "When a service is lost, the moves of its observers to other services appear here with their gaps and overlaps."],
+  incidents: ["No incidents", "When a service is lost, or hands observers over that then run nowhere for 10 s, the moves of its observers appear here with their gaps and overlaps."],
   handovers: ["No handovers", "When a service hands observers over, because of a move, a drain, a rebalance or its stop, the moves appear here with their gaps and overlaps."],
 };
 

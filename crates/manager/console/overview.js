@@ -49,13 +49,13 @@ function roomOf(stats, pools, { items, total }) {
   return { ...slots, active, able: active + has("standby") };
 }
 
-/** The pool that can lose the fewest services. One without services and observers, as a paused pool may be, does not count. */
-const weakest = (pools) => pools.filter((it) => it.services > 0 || it.needed > 0).sort((a, b) => a.failure_tolerance - b.failure_tolerance)[0] ?? null;
+/** The pool that can lose the fewest services, of those whose observers need slots. */
+const weakest = (pools) => pools.filter((it) => it.needed > 0).sort((a, b) => a.failure_tolerance - b.failure_tolerance)[0] ?? null;
 
 /** The failure tolerance as a sentence; nothing while no observer needs a slot. */
 function nextFailure(pools) {
   const worst = weakest(pools);
-  if (!worst || worst.needed === 0 || worst.services === 0) return null;
+  if (!worst || worst.services === 0) return null;
   if (pools.some((it) => it.needed > it.capacity)) return "losing a service would leave observers waiting";
   const pool = pools.length > 1 ? ` of pool ${worst.name}` : "", lost = worst.failure_tolerance;
   if (lost === 0) return `losing the largest service${pool} would leave observers waiting`;
@@ -111,14 +111,14 @@ function tiles({ stats, past }) {
 function incidentsPanel({ picture }) {
   const all = picture.incidents.filter((it) => !isHandover(it)).toReversed(), handovers = picture.incidents.length - all.length;
   return h("section", { class: "panel", key: "incidents" }, h("header", {}, h("h2", {}, "Incidents"), h("a", { class: "quiet end", href: "#/incidents" }, "All incidents")),
-    all.length === 0 ? h("p", { class: "fine" }, handovers ? "No service was lost in this time." : "No observer moved in this time.") : incidentList(all.slice(0, SHOWN)),
+    all.length === 0 ? h("p", { class: "fine" }, handovers ? "No service was lost in this time, and no handover took long." : "No observer moved in this time.") : incidentList(all.slice(0, SHOWN)),
     all.length > SHOWN ? h("p", { class: "fine" }, `The newest ${SHOWN} of ${number(all.length)}.`) : null,
     handovers ? h("p", { class: "fine" }, h("a", { href: "#/incidents?show=handovers" }, counted(handovers, "handover"))) : null);
 }
 
 const poolsPanel = ({ pools, room }) => {
   const worst = weakest(pools);
-  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, `Failure tolerance: ${worst ? `${number(worst.failure_tolerance)} of ${counted(room.able, "service")}` : "none"}`)), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
+  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, worst ? `Failure tolerance${pools.length > 1 ? ` of pool ${worst.name}` : ""}: ${number(worst.failure_tolerance)} of ${counted(worst.services, "service")}` : "no observer needs a slot")), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => [h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
       { title: "Services", isExtra: true, class: "n", cell: (it) => number(it.services) },

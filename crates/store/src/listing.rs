@@ -15,7 +15,10 @@ use uuid::Uuid;
 macro_rules! effective_health {
     ($now:literal) => {
         concat!(
-            "CASE WHEN s.health IS NULL OR s.health NOT IN ('running', 'restarting') THEN s.health
+            "CASE WHEN s.health = 'moving' AND s.steady_at <= ",
+            $now,
+            " THEN 'waiting'
+             WHEN s.health IS NULL OR s.health NOT IN ('running', 'restarting') THEN s.health
              WHEN s.service_id IS NULL OR s.service_id NOT IN (SELECT l.id FROM services l WHERE l.ended_at IS NULL)
                 THEN 'waiting'
              WHEN s.steady_at <= ",

@@ -69,7 +69,8 @@ const COMMANDS: &[(&str, i32)] = &[
     ("observer get new", 3),
     ("observer apply -f FILE --dry-run", 0),
     ("observer apply -f FILE --prune -l app=z", 0),
-    ("observer apply -f FILE", 0),
+    ("observer apply -f FILE --wait 30s", 0),
+    ("observer apply -f FILE --dry-run --wait 30s", 2),
     ("observer get one", 0),
     ("observer get nobody", 3),
     (

@@ -340,11 +340,15 @@ pub(crate) struct Apply {
     /// Show what would be done, and each value that would change
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Wait at most this long until the observers of the files run with these definitions, or are paused if these say so
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "dry_run")]
+    pub(crate) wait: Option<Duration>,
 }
 
 impl Apply {
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch observer apply -f observers/ --dry-run
+  everwatch observer apply -f prices.yaml --wait 30s
   everwatch observer apply -f prices.yaml -f feeds.yaml
   everwatch observer apply -f observers/ --prune -l team=prices";
 }

@@ -2,8 +2,9 @@
 //! defines.
 
 use super::edit::definition;
-use super::unknown;
 use super::versions::told_differences;
+use super::waiting::{self, FormerRun, Goal};
+use super::{fan_out, unknown};
 use crate::cli::Apply;
 use crate::client::{Client, Failure};
 use crate::error_wording::first_line;
@@ -12,9 +13,10 @@ use crate::output::{answer, print};
 use crate::refusals::in_file;
 use crate::requests::{all, path};
 use anyhow::Context as _;
-use everwatch_api::{Difference, Observer, Whoami};
+use everwatch_api::{Desired, Difference, Observer, Whoami};
 use everwatch_core::id::Namespace;
 use everwatch_core::observer::definition::MEMBERS;
+use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
@@ -89,6 +91,12 @@ impl Outcome {
     }
 }
 
+/// What was done for one observer, and its id with what `--wait` waits for.
+struct Applied {
+    outcome: Outcome,
+    awaited: Option<(String, Goal<'static>)>,
+}
+
 pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     let labels: BTreeMap<String, String> = asked.labels.iter().cloned().collect();
     let manifests = read(&asked.files)?;
@@ -119,21 +127,14 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
             }
         })
         .buffered(AT_ONCE);
-    let (mut counts, mut failed) = ([0_usize; 4], BTreeSet::new());
-    while let Some((outcome, name)) = done.next().await {
+    let (mut counts, mut failed, mut awaited) = ([0_usize; 4], BTreeSet::new(), BTreeMap::new());
+    while let Some((applied, name)) = done.next().await {
         bar.inc(1);
-        match outcome {
-            Ok(outcome) => {
-                counts[outcome.slot()] += 1;
-                if let Some(what) = outcome.told() {
-                    let be = if asked.dry_run { "would be" } else { "is" };
-                    bar.suspend(|| answer(&format!("observer {name} {be} {what}")));
-                }
-                if let Outcome::Changed(all) = &outcome
-                    && asked.dry_run
-                {
-                    bar.suspend(|| print(&told_differences(all).join("\n")));
-                }
+        match applied {
+            Ok(applied) => {
+                counts[applied.outcome.slot()] += 1;
+                bar.suspend(|| tell(&name, &applied.outcome, asked.dry_run));
+                awaited.extend(applied.awaited);
             }
             // The others would fail with the same text.
             Err(error) if matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => {
@@ -157,7 +158,21 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
         let text = format!("{} failed: correct the errors above and apply again", failed.len());
         return Err(Failure::Failed(text).into());
     }
-    Ok(())
+    let Some(timeout) = asked.wait else { return Ok(()) };
+    let ids: Vec<String> = awaited.keys().cloned().collect();
+    fan_out::each(&ids, "done", |id| waiting::until(client, id, awaited[id], timeout)).await
+}
+
+fn tell(name: &str, outcome: &Outcome, dry_run: bool) {
+    if let Some(what) = outcome.told() {
+        let be = if dry_run { "would be" } else { "is" };
+        answer(&format!("observer {name} {be} {what}"));
+    }
+    if let Outcome::Changed(all) = outcome
+        && dry_run
+    {
+        print(&told_differences(all).join("\n"));
+    }
 }
 
 /// Every observer of the files needs the labels that `--prune` selects by.
@@ -280,12 +295,12 @@ async fn doomed(
     Ok(doomed)
 }
 
-async fn delete_one(client: &Client, it: &Observer, dry_run: bool) -> anyhow::Result<Outcome> {
+async fn delete_one(client: &Client, it: &Observer, dry_run: bool) -> anyhow::Result<Applied> {
     if !dry_run {
         // Its id, because the same name may be another observer in the namespace of the command.
         client.order(Method::DELETE, &path(&it.id.to_string()), None).await?;
     }
-    Ok(Outcome::Deleted)
+    Ok(Applied { outcome: Outcome::Deleted, awaited: None })
 }
 
 async fn put_one(
@@ -293,7 +308,7 @@ async fn put_one(
     key: &Key,
     manifest: &Map<String, Value>,
     dry_run: bool,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<Applied> {
     let path = match &key.namespace {
         Some(namespace) if client.namespace().is_none() => {
             format!("{}?namespace={}", path(&key.name), Client::part(namespace))
@@ -311,10 +326,26 @@ async fn put_one(
         (true, false) => format!("{path}?dry_run=true"),
         (true, true) => format!("{path}&dry_run=true"),
     };
-    let after: Value = client.send(Method::PUT, &put, Some(&Value::Object(manifest.clone()))).await?;
-    let Some(before) = before else { return Ok(Outcome::Created) };
-    let changed = Difference::all(&definition(before.sent()), &definition(&after));
-    Ok(if changed.is_empty() { Outcome::Unchanged } else { Outcome::Changed(changed) })
+    let after: Item<Observer> =
+        client.send(Method::PUT, &put, Some(&Value::Object(manifest.clone()))).await?;
+    let awaited = Some((after.id.to_string(), goal(before.as_deref(), &after)));
+    let outcome = match before {
+        None => Outcome::Created,
+        Some(before) => match Difference::all(&definition(before.sent()), &definition(after.sent())) {
+            all if all.is_empty() => Outcome::Unchanged,
+            all => Outcome::Changed(all),
+        },
+    };
+    Ok(Applied { outcome, awaited })
+}
+
+/// What `--wait` waits for: a run that has the new definition, or the pause that the definition asks for.
+fn goal(before: Option<&Observer>, after: &Observer) -> Goal<'static> {
+    if after.desired == Desired::Paused {
+        return Goal::Paused;
+    }
+    let ended = before.filter(|_| after.reason_code == Some(ReasonCode::RestartRequested));
+    Goal::Runs(FormerRun { epoch: ended.map(|it| it.epoch), service: None })
 }
 
 #[cfg(test)]

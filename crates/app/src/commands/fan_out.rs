@@ -6,6 +6,7 @@ use crate::client::Failure;
 use crate::output::{answer, note};
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
+use uuid::Uuid;
 
 /// Requests under way at once.
 const AT_ONCE: usize = 16;
@@ -31,7 +32,7 @@ pub(super) async fn each<'a, F: Future<Output = anyhow::Result<String>>>(
             Ok(line) => bar.suspend(|| answer(&line)),
             Err(error) if names.len() == 1 => return Err(error),
             Err(error) => {
-                bar.suspend(|| note(&format!("{name}: {error:#}")));
+                bar.suspend(|| note(&named(name, &error)));
                 failed += 1;
                 first.get_or_insert(error);
             }
@@ -41,6 +42,11 @@ pub(super) async fn each<'a, F: Future<Output = anyhow::Result<String>>>(
     let Some(error) = first else { return Ok(()) };
     let summary = format!("{} of {} {done}, {failed} failed", names.len() - failed, names.len());
     Err(replaced(error, summary))
+}
+
+/// An error with the name of its object. A message about an object that is addressed by its id says its name itself.
+fn named(name: &str, error: &anyhow::Error) -> String {
+    if name.parse::<Uuid>().is_ok() { format!("{error:#}") } else { format!("{name}: {error:#}") }
 }
 
 /// An error with the same exit code and another text.

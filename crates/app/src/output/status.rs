@@ -140,10 +140,10 @@ fn or_none(text: String) -> String {
     if text.is_empty() { "none".to_owned() } else { text }
 }
 
-/// The failure tolerance of the pool with the smallest one.
+/// The failure tolerance of the pool with the smallest one; none if no observer needs a slot.
 fn tolerance(pools: &[Item<Pool>]) -> String {
-    let with_services = pools.iter().filter(|it| it.services > 0 || it.needed > 0);
-    let known = with_services.filter_map(|it| Some((it.failure_tolerance?, it)));
+    let used = pools.iter().filter(|it| it.needed > 0);
+    let known = used.filter_map(|it| Some((it.failure_tolerance?, it)));
     let Some((least, pool)) = known.min_by_key(|(tolerance, _)| *tolerance) else { return String::new() };
     if pool.services == 0 {
         return format!("none: pool {} has no service", pool.name);

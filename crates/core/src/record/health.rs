@@ -20,6 +20,8 @@ use std::time::Duration;
 pub const STEADY_AFTER: Duration = Duration::from_secs(300);
 /// The shortest such time: a policy that forgets errors at once does not make a crash loop healthy.
 pub const STEADY_AFTER_MIN: Duration = Duration::from_secs(60);
+/// How long an observer that was handed over counts as moving; then it is waiting, usually because no service has room.
+pub const MOVES_WITHIN: Duration = Duration::from_secs(10);
 
 /// A run that ends without a report within this time of its start was cut short: its service died, or lost the broker.
 pub const CUT_SHORT_WITHIN: Duration = Duration::from_secs(60);
@@ -39,7 +41,7 @@ pub enum Health {
     /// It waits to be published, for a slot, for its turn or for a service that can run it, or its code was started and
     /// has not announced that it is ready.
     Waiting,
-    /// It is on its way from one service to another.
+    /// It is on its way from one service to another. If no service takes it within [`MOVES_WITHIN`], it is waiting.
     Moving,
     /// It was deleted, paused or restarted by request, and its run has not ended yet.
     Stopping,
@@ -82,7 +84,7 @@ impl FromStr for Health {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     pub health: Health,
-    /// When it counts as running, if its code executes after an error.
+    /// When another health follows, if nothing happens: code that executes after an error counts as running, and a move as a wait.
     pub steady_at: Option<Timestamp>,
 }
 
@@ -92,9 +94,14 @@ impl Standing {
     pub fn at(self, holder_lives: bool, now: Timestamp) -> Health {
         match self.health {
             Health::Running | Health::Restarting if !holder_lives => Health::Waiting,
-            Health::Restarting if self.steady_at.is_some_and(|steady| steady <= now) => Health::Running,
+            Health::Restarting if self.is_past(now) => Health::Running,
+            Health::Moving if self.is_past(now) => Health::Waiting,
             health => health,
         }
+    }
+
+    fn is_past(self, now: Timestamp) -> bool {
+        self.steady_at.is_some_and(|steady| steady <= now)
     }
 }
 
@@ -119,10 +126,13 @@ fn of_run(row: &Row) -> Standing {
     let plain = |health| Standing { health, steady_at: None };
     let seen = &row.observed;
     match seen.latest.as_ref().map(|latest| &latest.phase) {
+        Some(RunPhase::HandedOver | RunPhase::HandedOverFor { .. }) => {
+            let steady_at = seen.latest.as_ref().map(|latest| latest.at.plus(MOVES_WITHIN));
+            Standing { health: Health::Moving, steady_at }
+        }
         None | Some(RunPhase::Refused { .. } | RunPhase::Held { refuses: true, .. }) => {
             plain(Health::Waiting)
         }
-        Some(RunPhase::HandedOver | RunPhase::HandedOverFor { .. }) => plain(Health::Moving),
         Some(RunPhase::Restarting { .. }) => plain(Health::Restarting),
         Some(RunPhase::Held { reason, .. }) if reason == hold_reasons::SUSPECTED => plain(Health::Restarting),
         Some(RunPhase::Held { .. }) if failed_in_this_run(seen) => plain(Health::Restarting),

@@ -69,7 +69,8 @@ fn health_of_an_observer_without_errors() {
     starts(&mut row, 0, 2, 1);
     assert_eq!(health(&row, 2), Some("running"));
     hear(&mut row, 0, 3, RunEvent::HandedOverFor { cause: Cause::Drain });
-    assert_eq!(health(&row, 3), Some("moving"));
+    assert_eq!(health(&row, 12), Some("moving"));
+    assert_eq!(health(&row, 13), Some("waiting"), "nobody has taken it for 10 s");
     hear(&mut row, 1, 4, taken(hold_reasons::REDELIVERED, false));
     assert_eq!(health(&row, 4), Some("moving"), "taken by the next service");
     starts(&mut row, 1, 5, 1);

@@ -83,6 +83,7 @@ const FILES: &[File] = files! {
     "/console/match.js": "match.js", SCRIPT;
     "/console/namespaces.js": "namespaces.js", SCRIPT;
     "/console/nav.js": "nav.js", SCRIPT;
+    "/console/numbered.js": "numbered.js", SCRIPT;
     "/console/observer.js": "observer.js", SCRIPT;
     "/console/observers.js": "observers.js", SCRIPT;
     "/console/overview.js": "overview.js", SCRIPT;

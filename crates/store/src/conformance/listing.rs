@@ -3,6 +3,7 @@
 use super::*;
 use crate::port::{Filter, ListCursor, MatchingCounts, Page, Reasons, Sort};
 use everwatch_core::access::ScopePart;
+use everwatch_core::clock;
 use everwatch_core::record::health::Health;
 use everwatch_core::record::pool_obstacle::Obstacles;
 use everwatch_core::record::reason::{ReasonCode, code_at};
@@ -238,6 +239,11 @@ async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>
     let policy = RowPolicy::default();
     let errored = || RunEvent::Errored { attempt: 1, error: "e".into(), next_at: NOW };
     let again = |started_at| RunEvent::Started { attempt: 2, started_at };
+    let later = clock::now().plus(Duration::from_secs(3600));
+    let handed_over = |row: &mut Row, at| {
+        let report = RunReport { id: row.id, epoch: Epoch::new(row.generation, 0), event: RunEvent::HandedOver };
+        row.apply(service_id(9), 1, at, &report, at);
+    };
     type Change<'a> = Box<dyn Fn(&mut Row) + Send + Sync + 'a>;
     let all: Vec<(&'static str, Option<Health>, Change<'_>)> = vec![
         ("adrift", Some(Health::Waiting), Box::new(|row| hear(row, 9, 1, started()))),
@@ -253,7 +259,7 @@ async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>
                 row.delete(NOW, &policy);
             }),
         ),
-        ("moving", Some(Health::Moving), Box::new(|row| hear(row, 9, 1, RunEvent::HandedOver))),
+        ("moving", Some(Health::Moving), Box::new(|row| handed_over(row, later))),
         (
             "recovered",
             Some(Health::Running),
@@ -263,12 +269,13 @@ async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>
             }),
         ),
         ("running", Some(Health::Running), Box::new(|row| hear(row, 8, 1, started()))),
+        ("stranded", Some(Health::Waiting), Box::new(|row| handed_over(row, Timestamp(1000)))),
         (
             "unsteady",
             Some(Health::Restarting),
             Box::new(|row| {
                 hear(row, 8, 1, errored());
-                hear(row, 8, 2, again(NOW));
+                hear(row, 8, 2, again(later));
             }),
         ),
     ];
