@@ -208,7 +208,8 @@ fn failing(row: &Row) -> ReasonCode {
 pub fn code_at(row: &Row, held: bool, obstacle: Option<Obstacle>, now: Timestamp) -> Option<ReasonCode> {
     let said = standing(row);
     let health = said.map(|said| said.at(held, now));
-    let lost = health == Some(Health::Waiting) && said.is_some_and(|said| said.health != Health::Waiting);
+    let needs_holder = said.is_some_and(|said| matches!(said.health, Health::Running | Health::Restarting));
+    let lost = needs_holder && health == Some(Health::Waiting);
     let code = if lost { Some(ReasonCode::ServiceLost) } else { code_of(row, health) };
     let waits = lost || row.verdict().reason.is_queued();
     obstacle.filter(|_| waits).map(Obstacle::code).or(code)

@@ -4,6 +4,7 @@ use super::*;
 use crate::epoch::Epoch;
 use crate::id::{Name, ObserverId, ServiceId};
 use crate::observer::definition::ObserverDefinition;
+use crate::record::health::MOVES_WITHIN;
 use crate::record::row_policy::RowPolicy;
 use crate::wire::report::{RunEvent, RunReport};
 use serde_json::json;
@@ -107,6 +108,9 @@ fn a_pool_obstacle_replaces_the_wait_reason() {
     let (health, code, reason) = told(&row, false);
     assert_eq!((health, code), (Some(Health::Moving), Some(NoServiceInPool)));
     assert!(reason.starts_with("handed over"), "{reason}");
+    let stranded = explain(&row, false, &[], NOW.plus(MOVES_WITHIN));
+    assert_eq!((stranded.health, stranded.code), (Some(Health::Waiting), Some(NoServiceInPool)));
+    assert_eq!(stranded.reason, reason, "only the health changes");
 }
 
 #[test]

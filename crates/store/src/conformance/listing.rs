@@ -241,7 +241,8 @@ async fn of_every_health(store: &dyn Store) -> Vec<(&'static str, Option<Health>
     let again = |started_at| RunEvent::Started { attempt: 2, started_at };
     let later = clock::now().plus(Duration::from_secs(3600));
     let handed_over = |row: &mut Row, at| {
-        let report = RunReport { id: row.id, epoch: Epoch::new(row.generation, 0), event: RunEvent::HandedOver };
+        let report =
+            RunReport { id: row.id, epoch: Epoch::new(row.generation, 0), event: RunEvent::HandedOver };
         row.apply(service_id(9), 1, at, &report, at);
     };
     type Change<'a> = Box<dyn Fn(&mut Row) + Send + Sync + 'a>;
