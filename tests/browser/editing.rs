@@ -204,6 +204,12 @@ async fn a_script_is_edited_line_by_line_and_a_change_of_labels_restarts_nothing
     page.until_text(".review", "team: a").await;
     page.until("the check to pass", "!document.querySelector('#save').disabled").await;
     page.until("no restart", "!document.querySelector('.review').innerText.includes('restarts')").await;
+    // Texts in brackets need quotes only around what YAML would read differently.
+    let flow = "'name: loops\\nkind: exec\\nspec:\\n  argv: [curl, -s, https://x.org/a, \"it, too\"]\\n'";
+    retype(&page, flow).await;
+    page.until_text(".diff", "https://x.org/a").await;
+    page.until("the quoted text", "document.querySelector('.diff').textContent.includes('it, too')").await;
+    page.until("the check to pass", "!document.querySelector('#save').disabled").await;
 }
 
 #[tokio::test]

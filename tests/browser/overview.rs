@@ -4,7 +4,7 @@ use crate::browser::Browser;
 use everwatch_api::{CreatedToken, Pool, Role, Service};
 use everwatch_core::record::service::ServiceState;
 use everwatch_tests::cluster::{As, Cluster};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// How many requests for the last 24 hours the page has sent since it was loaded, and how many for the timeline.
 const REQUESTS: &str = "const all = performance.getEntriesByType('resource').filter((it) => it.name.includes('/v1/timeline'));
@@ -147,6 +147,14 @@ async fn a_drain_without_room_is_foretold_and_is_a_problem() {
     }
     cluster.service("b", 1).await;
     let page = Browser::open(&format!("{}/#/services/a", cluster.api.url)).await;
+    // A service that takes no observers has no slot for them.
+    let _cordoned: Service = cluster.api.done("POST", "/v1/services/b/cordon", None, 202).await;
+    cluster.api.until_service("b", |it| it.state == ServiceState::Cordoned).await;
+    page.press("Resize").await;
+    page.until_text("#dialog", "other services of pool default have 0 free slots.").await;
+    page.press("Cancel").await;
+    let _active: Service = cluster.api.done("POST", "/v1/services/b/uncordon", None, 202).await;
+    cluster.api.until_service("b", |it| it.state == ServiceState::Active).await;
     page.press("Resize").await;
     page.until_text("#dialog", "other services of pool default have 1 free slot.").await;
     page.press("Cancel").await;
@@ -172,6 +180,11 @@ async fn a_drain_without_room_is_foretold_and_is_a_problem() {
     page.until_text("[data-key=problems]", "Pool default").await;
     page.until_text("[data-key=problems]", "all 2 slots in use: 1 observer waits").await;
     page.until_text(".hero", "Pool default is full: 1 waits").await;
+    // After ten seconds, the observer counts as waiting instead of moving.
+    let one_waits = |it: &Value| it["total"] == 1;
+    let _waiting: Value = cluster.api.until_read("/v1/observers?health=waiting", one_waits).await;
+    page.reopened("document.querySelector('.hero')?.textContent.includes('Pool default is full: 1 waits')").await;
+    page.until_text("[data-key=problems]", "all 2 slots in use: 1 observer waits").await;
 }
 
 #[tokio::test]

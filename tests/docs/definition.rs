@@ -28,7 +28,8 @@ on_full: queue
 ```
 
 Durations are strings such as `500ms`, `10s` or `1h 30m`. Times are strings in RFC 3339 with an offset, such as `2027-01-31T09:30:00Z`. The
-value `null` means the default. A manager refuses a definition with an unknown field, and names all its errors.
+value `null` means the default. A manager refuses a definition with an unknown field. It names all
+errors of the fields of this table; those of the spec, and kinds and pools that do not exist, once these fields are valid.
 
 A change of `labels`, `on_full`, `priority`, `start_at`, `start_within` or `schedule` leaves the run alone. A change of `desired` pauses or
 resumes the observer. A change of `pool` ends the run, and the observer waits for a slot of the other pool. A change of another field

@@ -103,6 +103,27 @@ async fn a_drain_soon_after_a_rebalance_leaves_no_observer_standing() {
     }
 }
 
+/// A service that has restarted reports free slots while its former observers still wait for them.
+#[tokio::test]
+async fn a_drain_leaves_the_slots_of_a_restarted_service_to_its_observers() {
+    let mut cluster = Cluster::new("drain-and-restart").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let folder = observers(&cluster, 10).await;
+    cluster.service("b", 6).await;
+    drain(&cluster, "a").await;
+    until_held(&cluster, |held| held["b"] == 6 && held["a"] == 4).await;
+    for restarts in 1..=3 {
+        cluster.kill("b");
+        cluster.spawn_service("b", 6);
+        until_held(&cluster, |held| held.get("b") == Some(&6)).await;
+        assert_eq!(held(&cluster).await["a"], 4, "after {restarts} restarts");
+    }
+    let stayed = runs(&folder).into_iter().filter(|runs| *runs == 1).count();
+    assert_eq!(stayed, 4, "{:?}", runs(&folder));
+    beacons::judge("drain and restart", &folder, |_| 0);
+}
+
 #[tokio::test]
 async fn a_drain_moves_everything_once_and_nothing_comes_back() {
     let mut cluster = Cluster::new("drain").with_test_kinds();

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 pub enum OperationType {
     /// A service hands over its observers.
     Drain,
-    /// The services of a pool hand over observers, so that the observers are spread evenly.
+    /// The services of a pool hand over observers, so that each uses the same part of its capacity.
     Rebalance,
     /// Managers change observers by one patch, a few at a time.
     Rollout,

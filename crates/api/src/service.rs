@@ -1,6 +1,6 @@
 //! Services, pools and kinds as they travel over HTTP.
 
-use everwatch_core::capacity::maintenance::{self, DrainProgress, Orders};
+use everwatch_core::capacity::maintenance::{self, DrainProgress, Orders, Room};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::observer::definition::one;
 use everwatch_core::record::service::{ServiceRow, ServiceState};
@@ -93,9 +93,9 @@ impl Stalled {
 }
 
 impl Service {
-    /// `room` is what others of its pool could take at `now`.
+    /// `room` is the room of its pool at `now`.
     #[must_use]
-    pub fn of(row: &ServiceRow, orders: Option<&Orders>, room: u32, now: Timestamp) -> Self {
+    pub fn of(row: &ServiceRow, orders: Option<&Orders>, room: Room, now: Timestamp) -> Self {
         let drain = orders.and_then(|orders| orders.drain.as_ref()).map(|drain| {
             let DrainProgress { of, moved, waits } = maintenance::progress(drain, row, room, now);
             let (per_second, until, force) = (drain.per_second, drain.until, drain.force);

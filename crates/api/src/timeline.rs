@@ -47,6 +47,9 @@ pub struct TimelineLane {
     pub service: String,
     /// Whether a service of this name lives now.
     pub lives: bool,
+    /// The number of observers that it holds at the end of the response's time.
+    #[serde(default)]
+    pub held: u64,
     /// The times in which it held observers, or in which observers of it ran nowhere. Equal neighboring columns are one segment.
     pub segments: Vec<TimelineSegment>,
 }
@@ -170,6 +173,7 @@ impl From<core::Lane> for TimelineLane {
         Self {
             service: lane.name,
             lives: lane.lives,
+            held: lane.held,
             segments: lane.segments.into_iter().map(TimelineSegment::from).collect(),
         }
     }

@@ -106,7 +106,7 @@ pub(crate) enum Command {
     /// Show, cordon, drain and resize services
     #[command(subcommand, aliases = ["svc", "services"])]
     Service(Service),
-    /// Spread the observers of each pool evenly over its services
+    /// Spread the observers of each pool in proportion to capacity
     #[command(subcommand)]
     Rebalance(Rebalance),
     /// Create many observers as one batch, follow it and end it

@@ -7,6 +7,8 @@ import { lineAt, linesOfMembers } from "./positions.js";
 import { coded } from "./show.js";
 
 const LOOK_MS = 300;
+/** What users have typed in dialogs that they closed without sending it, by the title of the dialog. */
+const unsent = new Map();
 
 function inputOf(it) {
   const common = { id: `asked-${it.name}`, name: it.name, "aria-describedby": `asked-${it.name}-hint` };
@@ -83,14 +85,14 @@ const plainly = (pointer) => { const [, first, ...rest] = pointer.split("/"); re
  * A form with fields `{ name, label, value, placeholder, hint, options, rows, type, min, max }`. `check(typed)` returns the complaints by the field, as far as they
  * need no manager; `send(typed)` sends the request; `fieldOf(pointer)` names the field of a complaint of the manager, and the part of the pointer within its text.
  * `look(typed)` resolves to a sentence about what is typed, which appears below the field `lookAfter`. A field with `half` takes half of the width. Returns the answer
- * (true if it is empty), or nothing if the user cancels.
+ * (true if it is empty), or nothing if the user cancels; with `keeps`, the next dialog of the title has what the user typed.
  */
-export function askSent({ title, lines = [], fields, action, danger = false, check = () => ({}), send, fieldOf = plainly, look, lookAfter, size = "tall" }) {
+export function askSent({ title, lines = [], fields, action, danger = false, check = () => ({}), send, fieldOf = plainly, look, lookAfter, keeps = false, size = "tall" }) {
   const dialog = newDialog();
   return new Promise((resolve) => {
     let answer;
     const seen = look ? preview(look, () => form.typed()) : null;
-    const form = fieldsOf(fields, { line: seen?.line, lookAfter });
+    const form = fieldsOf(fields.map((it) => ({ ...it, value: unsent.get(title)?.[it.name] ?? it.value })), { line: seen?.line, lookAfter });
     const button = h("button", { class: danger ? "button danger" : "button primary", value: "yes" }, action);
     const submit = async (event) => {
       if (event.submitter?.value === "no") return;
@@ -109,7 +111,7 @@ export function askSent({ title, lines = [], fields, action, danger = false, che
       }
     };
     dialog.className = size;
-    dialog.onclose = () => { seen?.stop(); resolve(answer); };
+    dialog.onclose = () => { seen?.stop(); if (keeps && answer === undefined) unsent.set(title, form.typed()); else unsent.delete(title); resolve(answer); };
     dialog.replaceChildren(h("form", { method: "dialog", novalidate: true, onsubmit: submit, oninput: seen?.later },
       h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)), form.parts, form.said,
       h("p", { class: "row end" }, h("button", { value: "no", class: "button", formnovalidate: true }, "Cancel"), button)));

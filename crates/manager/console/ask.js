@@ -25,9 +25,15 @@ export function newDialog() {
   const former = document.getElementById("dialog");
   const dialog = former.cloneNode(false);
   dialog.removeAttribute("open");
+  dialog.dataset.page = pageNow();
   former.replaceWith(dialog);
   return dialog;
 }
+
+const pageNow = () => location.hash.split("?")[0];
+
+// A question belongs to the page on which it was asked. What cannot be shown again stays.
+addEventListener("hashchange", () => { const dialog = document.getElementById("dialog"); if (dialog?.open && !dialog.oncancel && dialog.dataset.page !== pageNow()) dialog.close(); });
 
 /** Asks before something that cannot be undone; answers whether. */
 export function confirm({ title, lines, action, danger = true, more }) {
@@ -52,6 +58,8 @@ export function tell({ title, lines, content }) {
   const dialog = newDialog();
   dialog.className = "wide";
   dialog.onclose = () => dialog.replaceChildren();
+  // Escape does not close it: nobody could read the content again.
+  dialog.oncancel = (event) => event.preventDefault();
   dialog.replaceChildren(h("form", { method: "dialog" }, h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)), content, h("p", { class: "row end" }, h("button", { class: "button primary" }, "Done"))));
   dialog.showModal();
 }

@@ -32,6 +32,6 @@ export function targets({ to, to_others: others = 0 }, withCounts = false) {
 }
 
 const gapOf = (it, ms) => gapText(ms, isBound(it));
-export const gaps = (it) => `gap median ${gapOf(it, it.gap_ms_median)} · p99 ${gapOf(it, it.gap_ms_p99)} · longest ${gapOf(it, it.gap_ms_max)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
+export const gaps = (it) => it.moved === 0 ? `gap so far ${gapOf(it, it.gap_ms_max)}` : `gap median ${gapOf(it, it.gap_ms_median)} · p99 ${gapOf(it, it.gap_ms_p99)} · longest ${gapOf(it, it.gap_ms_max)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
 
 export const incidentLine = (it) => `${incidentTitle(it)} · ${gaps(it)} · to ${targets(it, true)} · ${stamp(it.since)}`;

@@ -64,7 +64,7 @@ export const capacities = (services) => new Map(services.filter((it) => !it.is_d
 const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Moved to"), h("ul", { class: "flow" },
   Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`, false), h("span", { class: "n" }, number(count))))));
 
-const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, "The events of these moves are no longer stored.") : table("Observers that moved", [
+const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, it.moved ? "The events of these moves are no longer stored." : ["No observer has started elsewhere yet. ", h("a", { href: "#/observers?health=waiting,moving" }, "Observers that wait")]) : table("Observers that moved", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
   { title: "To", cell: (event) => event.service?.name ?? "" },
   { title: "Gap", class: "n", cell: (event) => gap(event.gap_ms, isBound(event)) },
@@ -79,7 +79,7 @@ function drawOne({ from, it, picture, services, moves }, _route, context) {
     h("header", { class: "head" }, crumb, h("h1", {}, incidentTitle(it)), h("p", { class: "total" }, time(it.since))),
     h("p", { class: "why" }, CAUSES[it.cause] ?? "", isBound(it) ? " The gaps are upper bounds, counted from the last sign of life of the service." : ""),
     h("section", { class: "panel across", key: "line" }, h("header", {}, h("h2", {}, "As one line"), h("span", { class: "row end" }, copyButton(line), copyButton(location.href, "Copy link"))), h("p", { class: "incident-line" }, line)),
-    h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, fact("Moved", number(it.moved)), fact("Median gap", gap(it.gap_ms_median, isBound(it))), fact("p99", gap(it.gap_ms_p99, isBound(it))),
+    h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, fact("Moved", number(it.moved)), it.moved ? [fact("Median gap", gap(it.gap_ms_median, isBound(it))), fact("p99", gap(it.gap_ms_p99, isBound(it)))] : null,
       fact("Longest gap", gap(it.gap_ms_max, isBound(it))), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact(it.until ? "All ran again after" : "Open for", gap(Math.max(untilOf(it) - Date.parse(it.since), 0), isBound(it))))),
     lanesPanel(picture, capacities(services), { title: "Timeline of the services involved", context }),
     h("div", { class: "panels", key: "panels" }, movesPanel(it, moves), flow(it)),

@@ -1,5 +1,5 @@
 // The failover timeline in groups: lanes of services of one pool, or of one value of a label, below a heading with their sum.
-import { heldAtEnd, most, spread } from "./lanes-scale.js";
+import { most, spread } from "./lanes-scale.js";
 
 const KEYS_MAX = 20;
 const NATURAL = { numeric: true };
@@ -63,7 +63,7 @@ export function groupedRows(picture, shown, { services, by, params, at }) {
     const below = isClosed ? [] : shown.filter((it) => lanes.includes(it));
     const hidden = lanes.filter((it) => !below.includes(it)).map((it) => it.service);
     const heading = { group: key === "" ? "-" : key, service: key === "" ? rest : key, isClosed, services: lanes.length, below: below.length, lives: lanes.some((it) => it.lives), names: new Set(hidden), members: new Set(lanes.map((it) => it.service)),
-      held: lanes.reduce((sum, it) => sum + heldAtEnd(it, at.until), 0), capacity: slots(lanes), segments: spread(lanes, at, picture.columns) };
+      held: lanes.reduce((sum, it) => sum + it.held, 0), capacity: slots(lanes), segments: spread(lanes, at, picture.columns) };
     return [heading, ...below];
   });
 }

@@ -120,9 +120,3 @@ export function spread(lanes, at, count) {
 
 export const segmentAt = (lane, at) => lane.segments.find((it) => Date.parse(it.since) <= at && at < Date.parse(it.until));
 export const most = (lane, name) => lane.segments.reduce((top, it) => Math.max(top, it[name]), 0);
-
-/** The observers that a lane held at the end of the picture; the last column may be incomplete. */
-export function heldAtEnd(lane, until) {
-  const last = lane.segments.at(-1);
-  return last && until - Date.parse(last.until) < 2000 ? last.held_max : 0;
-}

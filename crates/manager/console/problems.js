@@ -30,8 +30,8 @@ export const withoutService = (pools) => pools.filter((it) => it.services === 0 
 
 /** Whether the observers of the pool need more slots than there are. */
 const lacksSlots = (it) => it.needed > it.held + it.free;
-/** How many observers wait for a slot: in the backlog, and, if slots are missing, those that a service has handed over. */
-export const waitingIn = (it) => it.waiting + (lacksSlots(it) ? it.health.moving ?? 0 : 0);
+/** How many observers wait for a slot: those in the backlog, and, if slots are missing, those that a service has handed over. Others wait for their time, or for a place of a limit. */
+export const waitingIn = (it) => (lacksSlots(it) ? Math.max(it.waiting, Math.min((it.health.waiting ?? 0) + (it.health.moving ?? 0), it.needed - it.held - it.free)) : it.waiting);
 /** The pools that lack slots: all are in use while observers wait for one. */
 export const full = (pools) => pools.filter((it) => it.services > 0 && !it.paused && it.free === 0 && waitingIn(it) > 0);
 

@@ -21,8 +21,8 @@ function wrong({ name = "-", grants }, names) {
   return { ...(name ? {} : { name: "a role needs a name" }), ...(names.includes(name) && { name: `role ${name} exists` }), ...(unread && { grants: unread }) };
 }
 
-/** Each complaint of the manager about a grant names its place, counted from 0 as in the API. */
-const fieldOf = (pointer) => (pointer.startsWith("/grants") ? ["grants", pointer.slice("/grants".length)] : ["name"]);
+/** Each complaint of the manager about a grant names its place, as in the text. */
+const fieldOf = (pointer) => (pointer.startsWith("/name") ? ["name"] : ["grants", pointer]);
 
 const edit = (it, names, context) => askChange({ title: it ? `Role ${it.name}` : "New role", action: it ? "Save" : "Create", check: (typed) => wrong(typed, names), fieldOf, size: "tall",
   fields: [...(it ? [] : [{ name: "name", label: "Name", placeholder: "on-call" }]), { name: "grants", label: "Grants, as YAML", rows: 12, value: toYaml(it ? { grants: it.grants } : SAMPLE), hint: "verbs: resource:action, resource:*, *:action or *; pools, kinds and namespaces restrict them" }],

@@ -22,12 +22,12 @@ const path = (it) => `/v1/services/${encodeURIComponent(it.name)}`;
 /** Nothing, or a whole number. */
 const optional = (name, least) => (typed) => { const wrong = typed[name] ? asWhole(least, Infinity)(typed[name]) : null; return wrong ? { [name]: wrong } : {}; };
 
-/** How many slots of the other services of its pool are free; null if that is not known, or if a standby would take over. */
+/** How many slots are free on the other services of its pool that take observers; null if that is not known, or if a standby would take over. */
 async function freeBeside(it) {
   const page = await get("/v1/services", { limit: 1000 }).catch(() => null);
   const others = page?.items.filter((one) => !one.is_deleted && one.pool === it.pool && one.id !== it.id) ?? [];
   if (!page || page.total > page.items.length || others.some((one) => one.state === "standby")) return null;
-  return others.reduce((sum, one) => sum + one.free, 0);
+  return others.reduce((sum, one) => sum + (one.state === "active" ? one.free : 0), 0);
 }
 
 const room = (it, free) => `The other services of pool ${it.pool} have ${counted(free, "free slot")}`;
@@ -59,7 +59,7 @@ async function resize(it, context) {
 async function rebalance(context) {
   const plan = await context.attempt(() => call("POST", "/v1/rebalance:plan", {}));
   if (!plan) return;
-  if (plan.pools.length === 0) return toast("The observers are spread evenly: there is nothing to move.", "good");
+  if (plan.pools.length === 0) return toast("The observers are spread in proportion to the capacities: there is nothing to move.", "good");
   const changes = plan.pools.flatMap((pool) => pool.services.filter((it) => it.target !== it.held).map((it) => `${it.name}: ${number(it.held)} to ${number(it.target)}`));
   const moves = plan.pools.reduce((sum, pool) => sum + pool.moves, 0);
   const lines = changes.length > 8 ? [...changes.slice(0, 8), `and ${number(changes.length - 8)} more`] : changes;

@@ -80,7 +80,7 @@ function rolloutField(pointer) {
 export async function startRollout() {
   const { kinds, pools, namespaces } = await choices(), post = once("/v1/rollouts");
   const made = await askSent({
-    title: "New rollout", action: "Start rollout", check: wrongRollout, fieldOf: rolloutField, look: matching, lookAfter: "q",
+    title: "New rollout", keeps: true, action: "Start rollout", check: wrongRollout, fieldOf: rolloutField, look: matching, lookAfter: "q",
     lines: ["Managers change the observers that match now, a few at a time."],
     send: (typed) => post({
       ...given({ name: typed.name, healthy_for: typed.healthy_for, timeout: typed.timeout }), ...(typed.max_parallel && { max_parallel: Number(typed.max_parallel) }), on_failure: typed.on_failure,
@@ -133,7 +133,7 @@ async function counting({ observers }) {
 export async function createBatch() {
   const { namespaces } = await choices(), post = once("/v1/batches"), own = ownNamespace() ?? "default";
   const made = await askSent({
-    title: "New batch", action: "Create batch", check: wrongBatch, fieldOf: batchField, look: counting, lookAfter: "observers",
+    title: "New batch", keeps: true, action: "Create batch", check: wrongBatch, fieldOf: batchField, look: counting, lookAfter: "observers",
     lines: ["The observers of a batch are created together, and the batch completes when each has ended."],
     send: (typed) => post({
       ...given({ name: typed.name, namespace: typed.namespace === own ? "" : typed.namespace }), ...(typed.max_running && { max_running: Number(typed.max_running) }), ...(typed.defaults && { defaults: mapOf(typed.defaults) }), observers: membersOf(typed.observers),

@@ -154,7 +154,7 @@ class Reader {
     let text = first;
     for (;;) {
       try { return JSON.parse(text); } catch { /* perhaps it is not all */ }
-      try { return JSON.parse(text.replace(/("(?:[^"\\]|\\.)*")|([^\s"[\]{},:][^"[\]{},:]*?)(?=\s*[,:\]}])/g, (whole, quoted, plain) => quoted ?? (plain === undefined ? whole : JSON.stringify(typed(plain))))); } catch { /* nor in this form */ }
+      try { return JSON.parse(text.replace(/("(?:[^"\\]|\\.)*")|'((?:[^']|'')*)'|([^\s"'[\]{},:](?:[^"[\]{},:]|:(?=\S))*?)(?=\s*(?:[,\]}]|:(?:\s|$)))/g, (whole, double, single, plain) => double ?? (single !== undefined ? JSON.stringify(single.replaceAll("''", "'")) : plain === undefined ? whole : JSON.stringify(typed(plain))))); } catch { /* nor in this form */ }
       if (this.at >= this.all.length) this.fail("its brackets do not close, or it is not JSON", begun);
       text += ` ${this.bare(this.all[this.at].trim())}`;
       this.at += 1;

@@ -202,7 +202,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
             Value::Array(items) => items,
             other => vec![other],
         });
-        for observer in observers {
+        for (number, observer) in (1..).zip(observers) {
             let Value::Object(mut manifest) = observer else {
                 return Err(wrong(&"an observer is a mapping with at least `name` and `kind`").into());
             };
@@ -210,11 +210,11 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
             let name = match manifest.get("name") {
                 Some(Value::String(name)) => name.clone(),
                 None | Some(Value::Null) => {
-                    return Err(wrong(&"an observer in this file has no `name`").into());
+                    return Err(wrong(&format!("observer {number} in this file has no `name`")).into());
                 }
                 Some(other) => {
                     let why = format!(
-                        "a `name` in this file is {other}, which is not a string: write it in quotes (YAML reads y, no and on as true or false)"
+                        "the `name` of observer {number} in this file is {other}, which is not a string: write it in quotes (YAML reads y, no and on as true or false)"
                     );
                     return Err(wrong(&why).into());
                 }

@@ -157,6 +157,9 @@ pub(crate) async fn rebalance(server: &str, verb: Rebalance) -> anyhow::Result<(
     }
     if matches!(shown.output, Output::Columns(_)) || !output::structured(&plan, &shown)? {
         output::show(&REBALANCE, &changes(&plan)?, &shown)?;
+        if word == "apply" && !plan.pools.is_empty() {
+            output::note("the services hand these observers over now: `everwatch status` shows the progress");
+        }
     }
     Ok(())
 }

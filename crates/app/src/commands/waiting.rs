@@ -107,7 +107,8 @@ impl<'a> Goal<'a> {
                 let text = format!("{} is deleted, so it never becomes {}", it.name, self.word());
                 Some(Err(Failure::Conflict(text)))
             }
-            Status::Completed if wants_run => Some(Ok(())),
+            // One whose time has not come is where its definition wants it.
+            Status::Completed | Status::Scheduled if wants_run => Some(Ok(())),
             Status::Failed if wants_run => {
                 Some(Err(Failure::Failed(format!("{} is Failed: {}", it.name, it.reason))))
             }

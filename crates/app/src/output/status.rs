@@ -43,6 +43,7 @@ pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
         ("Services", or_none(in_words(stats.services.iter().map(|(state, count)| (*count, state))))),
         ("Slots", slots(stats, &it.pools)),
         ("Failure tolerance", tolerance(&it.pools)),
+        ("Paused pools", paused(&it.pools)),
         ("Broker", if stats.broker { "connected" } else { "not connected" }.to_owned()),
         ("Safe mode", safe_mode(&it.safe_mode)),
         ("Version", it.version.clone()),
@@ -138,6 +139,15 @@ fn slots(stats: &Stats, pools: &[Item<Pool>]) -> String {
 
 fn or_none(text: String) -> String {
     if text.is_empty() { "none".to_owned() } else { text }
+}
+
+/// The pools that admit no observer, and how many wait because of that.
+fn paused(pools: &[Item<Pool>]) -> String {
+    let all = pools.iter().filter(|it| it.paused).map(|it| match it.waiting {
+        0 => it.name.clone(),
+        waiting => format!("{} ({})", it.name, counted_subject(waiting, "observer", ["waits", "wait"])),
+    });
+    all.collect::<Vec<_>>().join(", ")
 }
 
 /// The failure tolerance of the pool with the smallest one; none if no observer needs a slot.

@@ -226,6 +226,11 @@ fn the_status_of_a_deployment() {
     };
     let one = Condition { pools: calm.pools[..1].to_vec(), ..calm };
     insta::assert_snapshot!("the_status_of_one_pool", status(&one, paper(80)));
+    let mut sent = one.pools[0].sent().clone();
+    sent["paused"] = json!(true);
+    sent["waiting"] = json!(2);
+    let paused = Condition { pools: vec![item(sent)], ..one };
+    assert!(status(&paused, paper(80)).contains("Paused pools:       default (2 observers wait)"));
 }
 
 #[test]

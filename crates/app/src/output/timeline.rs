@@ -53,9 +53,7 @@ impl Picture {
         let mut lanes = vec![plain(format!("{:widest$}  {since}{:space$}{until}", "", ""))];
         for lane in &it.lanes {
             let name = cut(&lane.service, widest);
-            let now =
-                lane.segments.last().filter(|part| part.until >= it.until).map_or(0, |part| part.held_max);
-            let state = if lane.lives { format!("{now} held") } else { "ended".to_owned() };
+            let state = if lane.lives { format!("{} held", lane.held) } else { "ended".to_owned() };
             let pad = " ".repeat(widest.saturating_sub(name.width()));
             let mut line = plain(format!("{name}{pad}  "));
             line.extend(bars(it, lane, (columns, most)));
@@ -156,8 +154,12 @@ mod tests {
             gap,
             overlap: 0,
         };
-        let lane =
-            |service: &str, lives, segments| TimelineLane { service: service.to_owned(), lives, segments };
+        let lane = |service: &str, held: Option<u64>, segments| TimelineLane {
+            service: service.to_owned(),
+            lives: held.is_some(),
+            held: held.unwrap_or(0),
+            segments,
+        };
         let it = Timeline {
             since: at(0),
             until: at(10),
@@ -166,8 +168,8 @@ mod tests {
             others: None,
             marks_left_out: 0,
             lanes: vec![
-                lane("amber", false, vec![part(0, 4, 8, 0), part(4, 5, 8, 8)]),
-                lane("birch", true, vec![part(0, 5, 4, 0), part(5, 10, 12, 0)]),
+                lane("amber", None, vec![part(0, 4, 8, 0), part(4, 5, 8, 8)]),
+                lane("birch", Some(11), vec![part(0, 5, 4, 0), part(5, 10, 12, 0)]),
             ],
             marks: vec![TimelineMark {
                 at: at(5),
@@ -183,7 +185,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "       1970-01-01T00:00:00Z 1970-01-01T00:00:10Z");
         assert_eq!(lines[1], "amber  ▆▆▆▆░✕      ended");
-        assert_eq!(lines[2], "birch  ▃▃▃▃▃█████  12 held");
+        assert_eq!(lines[2], "birch  ▃▃▃▃▃█████  11 held");
         assert!(drawn(true).contains("\u{1b}[31m✕\u{1b}[0m"));
         let without = Picture::new(&it, 10, "").text(Head::Omitted, paper(false));
         assert_eq!(without.lines().collect::<Vec<_>>(), lines[1..]);

@@ -4,6 +4,7 @@
 use crate::capacity::blocks::BLOCK_MAX;
 use crate::clock::{Timestamp, show};
 use crate::id::{Pool, ServiceId};
+use crate::record::row::Row;
 use crate::record::service::ServiceRow;
 use crate::record::taking::taking;
 use crate::wire::command::{Cause, HandOver, ServiceDirectives};
@@ -143,11 +144,37 @@ pub struct FleetPlan {
     pub drained: Vec<String>,
 }
 
+/// The slots that observers in the work queues take as soon as services have room, by pool.
+pub type QueuedSlots = BTreeMap<Pool, u32>;
+
+/// The room of a pool for observers that a drain moves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Room {
+    /// The slots that can be taken at once.
+    pub free: u32,
+    /// Of these, the slots that observers in the work queue take first.
+    pub queued: u32,
+}
+
+impl Room {
+    fn left(self) -> u32 {
+        self.free.saturating_sub(self.queued)
+    }
+}
+
 /// Compares the orders with the reported state of the services.
+///
+/// The obvious way hands over as many observers as slots are free. But after a restart, a service reports all of its slots as
+/// free while its former observers wait for them in the queue, and those of the drain would end with nowhere to go.
 #[must_use]
-pub fn plan_fleet(services: &[ServiceRow], book: &OrderBook, now: Timestamp) -> FleetPlan {
+pub fn plan_fleet(
+    services: &[ServiceRow],
+    queued: &QueuedSlots,
+    book: &OrderBook,
+    now: Timestamp,
+) -> FleetPlan {
     let mut plan = FleetPlan::default();
-    let mut room = room_by_pool(services);
+    let mut room = room_by_pool(services, queued);
     for service in services.iter().filter(|service| !service.state().is_over()) {
         let Some(orders) = book.get(service.registration.name.as_str()) else { continue };
         if !orders.followed_by(service) {
@@ -157,7 +184,7 @@ pub fn plan_fleet(services: &[ServiceRow], book: &OrderBook, now: Timestamp) -> 
         let Some(drain) = &orders.drain else { continue };
         let room = room.entry(service.registration.pool.clone()).or_default();
         let goes = goes_now(drain, service.held(), *room, now);
-        *room = room.saturating_sub(goes);
+        room.free = room.free.saturating_sub(goes);
         if goes > 0 {
             let down_to = Some(service.held() - goes);
             let rest = Duration::ZERO;
@@ -180,24 +207,32 @@ pub fn plan_fleet(services: &[ServiceRow], book: &OrderBook, now: Timestamp) -> 
     plan
 }
 
-/// The free slots of each pool that can be taken at once, by observers of any weight.
+/// The room of each pool, for observers of any weight.
 #[must_use]
-pub fn room_by_pool(services: &[ServiceRow]) -> BTreeMap<Pool, u32> {
-    let mut room = BTreeMap::new();
+pub fn room_by_pool(services: &[ServiceRow], queued: &QueuedSlots) -> BTreeMap<Pool, Room> {
+    let mut room: BTreeMap<Pool, Room> = BTreeMap::new();
     for service in taking(services) {
-        let free = service.room();
-        let of_pool: &mut u32 = room.entry(service.registration.pool.clone()).or_default();
-        *of_pool = of_pool.saturating_add(free);
+        let pool = &service.registration.pool;
+        let of_pool = room.entry(pool.clone()).or_default();
+        of_pool.free = of_pool.free.saturating_add(service.room());
+        of_pool.queued = queued.get(pool).copied().unwrap_or(0);
     }
     room
 }
 
-fn goes_now(drain: &Drain, held: u32, room: u32, now: Timestamp) -> u32 {
+/// The slots that these observers take when services get their messages; `unheld` have messages that no service holds.
+#[must_use]
+pub fn queued_slots(unheld: &[Row]) -> u32 {
+    let starts = unheld.iter().filter(|row| row.refused_since.is_none() && !row.awaits_end());
+    starts.fold(0, |slots, row| slots.saturating_add(row.definition.weight.into()))
+}
+
+fn goes_now(drain: &Drain, held: u32, room: Room, now: Timestamp) -> u32 {
     let late = drain.until.is_some_and(|until| now >= until);
     match (late, drain.force) {
         (true, _) => held,
         (false, true) => held.min(drain.per_second),
-        (false, false) => held.min(drain.per_second).min(room),
+        (false, false) => held.min(drain.per_second).min(room.left()),
     }
 }
 
@@ -212,11 +247,14 @@ pub struct DrainProgress {
 
 /// The progress of the drain of this service.
 #[must_use]
-pub fn progress(drain: &Drain, service: &ServiceRow, room: u32, now: Timestamp) -> DrainProgress {
+pub fn progress(drain: &Drain, service: &ServiceRow, room: Room, now: Timestamp) -> DrainProgress {
     let held = service.held();
     let stuck = held > 0 && goes_now(drain, held, room, now) == 0;
-    let waits =
-        stuck.then(|| format!("no other service of pool {} has a free slot", service.registration.pool));
+    let pool = &service.registration.pool;
+    let waits = stuck.then(|| match room.free {
+        0 => format!("no other service of pool {pool} has a free slot"),
+        _ => format!("the free slots of pool {pool} go to observers that wait in its queue"),
+    });
     // Until the service reports that it drains, the number held in its heartbeats predates the drain.
     let begun = service.heartbeat.as_ref().is_some_and(|heartbeat| heartbeat.state == Intent::Draining);
     let moved = if begun { drain.of.saturating_sub(held) } else { 0 };

@@ -1,7 +1,10 @@
 use super::*;
-use crate::id::Name;
+use crate::id::{Name, ObserverId};
+use crate::observer::definition::ObserverDefinition;
+use crate::record::row_policy::RowPolicy;
 use crate::wire::heartbeat::Heartbeat;
 use crate::wire::report::Registration;
+use serde_json::json;
 use uuid::Uuid;
 
 fn at(seconds: i64) -> Timestamp {
@@ -53,6 +56,11 @@ fn draining(drain: Drain) -> OrderBook {
     book(orders)
 }
 
+/// With empty work queues.
+fn plan(services: &[ServiceRow], book: &OrderBook, now: Timestamp) -> FleetPlan {
+    plan_fleet(services, &QueuedSlots::new(), book, now)
+}
+
 fn told(plan: &FleetPlan) -> Vec<u32> {
     plan.hand_over.iter().map(|it| it.down_to.unwrap()).collect()
 }
@@ -63,12 +71,12 @@ fn a_service_that_ignores_an_order_is_sent_it_again() {
     assert!(orders.cordon(at(1)));
     assert!(!orders.cordon(at(2)), "it is cordoned already");
     let services = [service(1, 3, Intent::Active), service(2, 3, Intent::Active)];
-    let plan = plan_fleet(&services, &book(orders.clone()), at(2));
-    assert_eq!(plan.directives, [(services[0].id, orders.directives())]);
+    let first = plan(&services, &book(orders.clone()), at(2));
+    assert_eq!(first.directives, [(services[0].id, orders.directives())]);
     let services = [service(1, 3, Intent::Cordoned)];
-    assert_eq!(plan_fleet(&services, &book(orders.clone()), at(2)), FleetPlan::default());
+    assert_eq!(plan(&services, &book(orders.clone()), at(2)), FleetPlan::default());
     assert!(orders.uncordon(at(3)));
-    assert_eq!(plan_fleet(&services, &book(orders), at(3)).directives.len(), 1);
+    assert_eq!(plan(&services, &book(orders), at(3)).directives.len(), 1);
 }
 
 #[test]
@@ -76,29 +84,29 @@ fn a_capacity_override_and_its_removal_are_sent() {
     let mut orders = Orders::default();
     assert!(orders.resize(Some(4), at(1)));
     let services = [service(1, 3, Intent::Active)];
-    assert_eq!(plan_fleet(&services, &book(orders.clone()), at(1)).directives[0].1.capacity, Some(4));
+    assert_eq!(plan(&services, &book(orders.clone()), at(1)).directives[0].1.capacity, Some(4));
     assert!(orders.resize(None, at(2)));
-    assert!(plan_fleet(&services, &book(orders), at(2)).directives.is_empty(), "ten is its own capacity");
+    assert!(plan(&services, &book(orders), at(2)).directives.is_empty(), "ten is its own capacity");
 }
 
 #[test]
 fn a_drain_moves_what_others_have_room_for_at_its_pace() {
     let full = [service(1, 8, Intent::Draining), service(2, 10, Intent::Active)];
-    assert!(told(&plan_fleet(&full, &draining(drain(5, None, false)), at(2))).is_empty());
+    assert!(told(&plan(&full, &draining(drain(5, None, false)), at(2))).is_empty());
     let room = [service(1, 8, Intent::Draining), service(2, 7, Intent::Active)];
-    assert_eq!(told(&plan_fleet(&room, &draining(drain(5, None, false)), at(2))), [5]);
-    assert_eq!(told(&plan_fleet(&room, &draining(drain(2, None, false)), at(2))), [6]);
+    assert_eq!(told(&plan(&room, &draining(drain(5, None, false)), at(2))), [5]);
+    assert_eq!(told(&plan(&room, &draining(drain(2, None, false)), at(2))), [6]);
     let cordoned = [service(1, 8, Intent::Draining), service(2, 0, Intent::Cordoned)];
-    assert!(told(&plan_fleet(&cordoned, &draining(drain(5, None, false)), at(2))).is_empty());
+    assert!(told(&plan(&cordoned, &draining(drain(5, None, false)), at(2))).is_empty());
 }
 
 #[test]
 fn force_keeps_the_pace_and_a_deadline_ignores_it() {
     let alone = [service(1, 8, Intent::Draining)];
-    assert_eq!(told(&plan_fleet(&alone, &draining(drain(5, None, true)), at(2))), [3]);
+    assert_eq!(told(&plan(&alone, &draining(drain(5, None, true)), at(2))), [3]);
     let late = draining(drain(5, Some(10), false));
-    assert!(told(&plan_fleet(&alone, &late, at(9))).is_empty());
-    assert_eq!(told(&plan_fleet(&alone, &late, at(10))), [0]);
+    assert!(told(&plan(&alone, &late, at(9))).is_empty());
+    assert_eq!(told(&plan(&alone, &late, at(10))), [0]);
 }
 
 #[test]
@@ -107,40 +115,72 @@ fn two_draining_services_share_the_room() {
     both.insert("s2".to_owned(), both["s1"].clone());
     let services =
         [service(1, 8, Intent::Draining), service(2, 8, Intent::Draining), service(3, 0, Intent::Active)];
-    assert_eq!(told(&plan_fleet(&services, &both, at(2))), [0, 6]);
+    assert_eq!(told(&plan(&services, &both, at(2))), [0, 6]);
 }
 
 #[test]
 fn a_drain_ends_when_nothing_is_held_and_the_cordon_stays() {
     let mut book = draining(drain(5, None, false));
-    assert!(plan_fleet(&[service(1, 1, Intent::Draining)], &book, at(2)).drained.is_empty());
+    assert!(plan(&[service(1, 1, Intent::Draining)], &book, at(2)).drained.is_empty());
     // The latest heartbeat may predate the drain.
-    assert!(plan_fleet(&[service(1, 0, Intent::Active)], &book, at(2)).drained.is_empty());
-    assert_eq!(plan_fleet(&[service(1, 0, Intent::Draining)], &book, at(2)).drained, ["s1"]);
+    assert!(plan(&[service(1, 0, Intent::Active)], &book, at(2)).drained.is_empty());
+    assert_eq!(plan(&[service(1, 0, Intent::Draining)], &book, at(2)).drained, ["s1"]);
     let orders = book.get_mut("s1").unwrap();
     assert!(orders.drained(at(3)) && orders.cordoned);
 }
 
 #[test]
+fn a_drain_leaves_room_for_the_observers_of_a_service_that_has_restarted() {
+    let services = [service(1, 7, Intent::Draining), service(2, 0, Intent::Active)];
+    let book = draining(drain(5, None, false));
+    for (queued, moved) in [(10, &[][..]), (9, &[6]), (7, &[4]), (0, &[2])] {
+        let queued = QueuedSlots::from([(Pool::default(), queued)]);
+        assert_eq!(told(&plan_fleet(&services, &queued, &book, at(2))), moved, "{queued:?}");
+    }
+}
+
+#[test]
+fn observers_that_will_not_start_need_no_slot() {
+    let definition = |body| ObserverDefinition::parse(body, &Name::new("a").unwrap()).unwrap();
+    let row = |weight: u16| {
+        let definition = definition(json!({"kind": "ticker", "weight": weight}));
+        Row::created(ObserverId(Uuid::from_u128(weight.into())), definition, at(0), &RowPolicy::default())
+    };
+    let (mut refused, mut deleted) = (row(8), row(16));
+    refused.refused_since = Some(at(1));
+    deleted.confirmed(1, at(1));
+    deleted.delete(at(2), &RowPolicy::default());
+    assert!(deleted.awaits_end());
+    assert_eq!(queued_slots(&[row(1), row(3), refused, deleted]), 4);
+}
+
+fn room(free: u32) -> Room {
+    Room { free, queued: 0 }
+}
+
+#[test]
 fn drain_progress_names_the_obstacle() {
     let it = drain(5, None, false);
-    let halfway = progress(&it, &service(1, 3, Intent::Draining), 4, at(2));
+    let halfway = progress(&it, &service(1, 3, Intent::Draining), room(4), at(2));
     assert_eq!(halfway, DrainProgress { of: 8, moved: 5, waits: None });
-    let unheard = progress(&it, &service(1, 0, Intent::Active), 4, at(2));
+    let unheard = progress(&it, &service(1, 0, Intent::Active), room(4), at(2));
     assert_eq!((unheard.of, unheard.moved), (8, 0), "an old heartbeat does not show it");
-    let stuck = progress(&it, &service(1, 3, Intent::Draining), 0, at(2));
+    let stuck = progress(&it, &service(1, 3, Intent::Draining), room(0), at(2));
     assert_eq!(stuck.waits.as_deref(), Some("no other service of pool default has a free slot"));
+    let queued = progress(&it, &service(1, 3, Intent::Draining), Room { free: 2, queued: 2 }, at(2));
+    let waits = "the free slots of pool default go to observers that wait in its queue";
+    assert_eq!(queued.waits.as_deref(), Some(waits));
 }
 
 #[test]
 fn a_service_that_missed_the_end_of_its_drain_is_sent_it_again() {
     let mut book = draining(drain(5, None, false));
     let service = [service(1, 3, Intent::Draining)];
-    assert!(plan_fleet(&service, &book, at(2)).directives.is_empty(), "it follows");
+    assert!(plan(&service, &book, at(2)).directives.is_empty(), "it follows");
     assert!(book.get_mut("s1").unwrap().uncordon(at(3)));
     let directives = book["s1"].directives();
     assert!(!directives.draining && !directives.cordoned);
-    assert_eq!(plan_fleet(&service, &book, at(4)).directives, [(service[0].id, directives)]);
+    assert_eq!(plan(&service, &book, at(4)).directives, [(service[0].id, directives)]);
 }
 
 #[test]

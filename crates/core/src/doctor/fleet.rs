@@ -207,12 +207,12 @@ fn versions(fleet: &FleetFacts, now: Timestamp) -> Option<Finding> {
 }
 
 fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
-    let room = room_by_pool(&fleet.services);
+    let room = room_by_pool(&fleet.services, &fleet.queued);
     let living = fleet.services.iter().filter(|service| !service.state().is_over());
     let stuck = living.filter_map(|service| {
         let name = service.registration.name.as_str();
         let drain = fleet.orders.get(name)?.drain.as_ref()?;
-        let room = room.get(&service.registration.pool).copied().unwrap_or(0);
+        let room = room.get(&service.registration.pool).copied().unwrap_or_default();
         let told = progress(drain, service, room, now);
         Some(Finding {
             code: "drain-waits",

@@ -64,6 +64,8 @@ pub struct Lane {
     pub name: String,
     /// Whether a service of this name lives now.
     pub lives: bool,
+    /// The number of observers that it holds at the end of the window.
+    pub held: u64,
     /// The segments, without those in which the service held nothing and had no gap.
     pub segments: Vec<Segment>,
 }
@@ -173,11 +175,20 @@ impl Named<'_> {
         self.incarnations.iter().any(|it| it.ended.is_none())
     }
 
-    fn columns(&self, edges: &[i64]) -> Vec<Column> {
-        // Incarnations follow each other: a column can contain several of them.
-        let [mut held, mut gaps, mut overlaps] = [const { Steps::new() }; 3];
+    /// The number of observers held within these edges.
+    fn held(&self, edges: &[i64]) -> Steps {
+        let mut held = Steps::new();
         for it in self.incarnations.iter().filter(|it| !it.is_outside(edges)) {
             held.add_part(&it.held, it.life());
+        }
+        held
+    }
+
+    fn columns(&self, edges: &[i64]) -> Vec<Column> {
+        // Incarnations follow each other: a column can contain several of them.
+        let [mut gaps, mut overlaps] = [const { Steps::new() }; 2];
+        let held = self.held(edges);
+        for it in self.incarnations.iter().filter(|it| !it.is_outside(edges)) {
             gaps.add_all(&it.gaps);
             gaps.add_all(&it.waiting());
             overlaps.add_all(&it.overlaps);
@@ -217,6 +228,7 @@ impl Timeline {
         let lanes = all.iter().map(|it| Lane {
             name: it.name.to_owned(),
             lives: it.lives(),
+            held: it.held(&edges).at(window.until),
             segments: segments(&it.columns(&edges), &edges),
         });
         let lanes = lanes.collect();

@@ -91,6 +91,12 @@ impl Steps {
         }
     }
 
+    /// The number at a time, after all changes of its second.
+    pub(super) fn at(&self, at: Timestamp) -> u64 {
+        let changes = self.changes.range(..=second(at)).map(|(_, change)| change);
+        u64::try_from(self.before + changes.sum::<i64>()).unwrap_or(0)
+    }
+
     /// The number after all changes, and the time of the first one.
     pub(super) fn total(&self) -> (i64, Option<Timestamp>) {
         let first = self.changes.keys().next().map(|second| Timestamp(second * 1000));

@@ -347,6 +347,10 @@ fn wide_columns_show_the_least_and_the_most() {
         started(&mut line, secs, run(number, 1, 1), None);
     }
     assert_eq!(shown(&line, (0, 30, 3)), ["a: 0-10 0..2, 10-20 2..4, 20-30 4"]);
+    let held = |line: &Timeline, until| picture(line, (0, until, 1)).lanes[0].held;
+    assert_eq!([held(&line, 5), held(&line, 30)], [2, 4]);
+    ended(&mut line, 40, run(1, 1, 1), false);
+    assert_eq!([held(&line, 39), held(&line, 60)], [4, 3], "not the most of the only column");
 }
 
 #[test]

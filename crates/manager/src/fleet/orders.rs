@@ -3,17 +3,20 @@
 use crate::context::Manager;
 use crate::context::records::Records;
 use crate::outgoing::commands;
-use everwatch_core::capacity::maintenance::{OrderBook, Orders, plan_fleet};
-use everwatch_core::id::Name;
+use everwatch_core::capacity::maintenance::{OrderBook, Orders, QueuedSlots, plan_fleet, queued_slots};
+use everwatch_core::id::{Name, Pool, ServiceId};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::wire::command::Command;
 use everwatch_store::StoreError;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
 const UNDER: &str = "orders/";
+/// The most observers of a work queue that are read to plan a drain.
+const QUEUED_MAX: usize = 1000;
 /// How often a change is tried that others come before.
 const TRIES: usize = 10;
 
@@ -76,6 +79,28 @@ pub(crate) async fn change(
     Ok(true)
 }
 
+/// The slots that observers in the work queues take first, of the pools with drains.
+pub(crate) async fn queued(
+    records: &Records,
+    services: &[ServiceRow],
+    book: &OrderBook,
+) -> Result<QueuedSlots, StoreError> {
+    let living: Vec<&ServiceRow> = services.iter().filter(|it| it.end.is_none()).collect();
+    let drains = |it: &&&ServiceRow| {
+        book.get(it.registration.name.as_str()).is_some_and(|orders| orders.drain.is_some())
+    };
+    let pools: BTreeSet<&Pool> = living.iter().filter(drains).map(|it| &it.registration.pool).collect();
+    let ids: Vec<ServiceId> = living.iter().map(|it| it.id).collect();
+    let mut queued = QueuedSlots::new();
+    for pool in pools {
+        let rows = records.store.unheld(pool, &ids, QUEUED_MAX).await?;
+        // There may be more of them: until they run, the drain waits.
+        let slots = if rows.len() == QUEUED_MAX { u32::MAX } else { queued_slots(&rows) };
+        queued.insert(pool.clone(), slots);
+    }
+    Ok(queued)
+}
+
 /// Tells again what is not followed, and carries drains on.
 pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Result<(), StoreError> {
     let book = book(&manager.records).await?;
@@ -83,7 +108,8 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
         return Ok(());
     }
     let now = manager.records.clock.now();
-    let plan = plan_fleet(services, &book, now);
+    let queued = queued(&manager.records, services, &book).await?;
+    let plan = plan_fleet(services, &queued, &book, now);
     for (service, directives) in plan.directives {
         commands::order_later(manager, service, Command::Directives { service, directives });
     }

@@ -5,7 +5,7 @@ use super::problem::{Code, Problem};
 use crate::context::records::Records;
 use crate::fleet::orders;
 use everwatch_api::Service;
-use everwatch_core::capacity::maintenance::{OrderBook, room_by_pool};
+use everwatch_core::capacity::maintenance::{OrderBook, Room, room_by_pool};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, Pool, ServiceId, ServiceRef};
 use everwatch_core::record::service::ServiceRow;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// What responses show of services beside their rows.
 pub(super) struct ServiceViews {
     book: OrderBook,
-    room: BTreeMap<Pool, u32>,
+    room: BTreeMap<Pool, Room>,
     /// The slots of each living service that are in use.
     held: BTreeMap<ServiceId, u32>,
     now: Timestamp,
@@ -25,12 +25,12 @@ impl ServiceViews {
     pub(super) async fn load(records: &Records) -> Result<Self, StoreError> {
         let book = orders::book(records).await?;
         let services = records.services_as_reported().await?;
-        let room = room_by_pool(&services);
+        let room = room_by_pool(&services, &orders::queued(records, &services, &book).await?);
         let held = services.iter().map(|it| (it.id, it.held())).collect();
         Ok(Self { book, room, held, now: records.clock.now() })
     }
     pub(super) fn service(&self, row: &ServiceRow) -> Service {
-        let room = self.room.get(&row.registration.pool).copied().unwrap_or(0);
+        let room = self.room.get(&row.registration.pool).copied().unwrap_or_default();
         let mut row = row.clone();
         if let Some(held) = self.held.get(&row.id) {
             row.set_held((*held).into());

@@ -108,7 +108,12 @@ fn timeline() -> Timeline {
         gap,
         overlap: 0,
     };
-    let lane = |service: &str, lives, segments| TimelineLane { service: service.to_owned(), lives, segments };
+    let lane = |service: &str, held: Option<u64>, segments| TimelineLane {
+        service: service.to_owned(),
+        lives: held.is_some(),
+        held: held.unwrap_or(0),
+        segments,
+    };
     Timeline {
         since: ago(900),
         until: ago(0),
@@ -117,8 +122,8 @@ fn timeline() -> Timeline {
         others: None,
         marks_left_out: 0,
         lanes: vec![
-            lane("amber", false, vec![part(800, 420, 8, 0), part(420, 400, 8, 8)]),
-            lane("basalt", true, vec![part(800, 400, 4, 0), part(400, 0, 12, 0)]),
+            lane("amber", None, vec![part(800, 420, 8, 0), part(420, 400, 8, 8)]),
+            lane("basalt", Some(12), vec![part(800, 400, 4, 0), part(400, 0, 12, 0)]),
         ],
         marks: vec![TimelineMark {
             at: ago(400),

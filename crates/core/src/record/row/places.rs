@@ -7,7 +7,8 @@
 use crate::clock::Timestamp;
 use crate::id::{LimitKey, Pool, ServiceId};
 use crate::record::observed::RunPhase;
-use crate::record::row::Row;
+use crate::record::row::{Desired, Row};
+use crate::record::status::Status;
 use crate::wire::report::{RunEvent, RunReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -64,12 +65,13 @@ impl Use {
 }
 
 impl Row {
-    /// Each limit that its definition names or whose place it uses.
+    /// Each limit that its definition names or whose place it uses. One that is deleted will never need a place again.
     #[must_use]
     pub fn limit_uses(&self) -> Vec<(LimitKey, Use)> {
-        let named = &self.definition.limits;
+        let is_deleted = self.desired == Desired::Deleted && self.verdict().status == Status::Deleted;
+        let named = Some(&self.definition.limits).filter(|_| !is_deleted).into_iter().flatten();
         let used = self.used_limits();
-        if named.is_empty() && used.is_none() {
+        if self.definition.limits.is_empty() && used.is_none() {
             return Vec::new();
         }
         let in_use = if self.awaits_release() { Use::Unreleased } else { Use::Used };
@@ -78,7 +80,7 @@ impl Row {
             _ if self.is_waiting() => Use::Waiting,
             _ => Use::Named,
         };
-        let keys: BTreeSet<&LimitKey> = named.iter().chain(used.into_iter().flatten()).collect();
+        let keys: BTreeSet<&LimitKey> = named.chain(used.into_iter().flatten()).collect();
         let of =
             |key: &LimitKey| if used.is_some_and(|it| it.contains(key)) { in_use } else { otherwise(key) };
         keys.into_iter().map(|key| (key.clone(), of(key))).collect()

@@ -95,6 +95,9 @@ fn a_place_is_used_until_the_message_is_gone() {
     assert_eq!(it.row.forget_at(&policy()), None, "the row is what counts");
     it.hear(0, RunEvent::Released).is("1 Completed: a named");
     assert!(it.row.forget_at(&policy()).is_some());
+    let at = it.at();
+    it.row.delete(at, &policy());
+    it.is("1 Deleted: ");
 }
 
 #[test]
@@ -316,7 +319,7 @@ fn a_lost_message_returns_its_observer_to_the_backlog() {
     let mut ended = Script::admitted();
     ended.row.delete(Timestamp(5), &policy());
     ended.row.end_orphan(Timestamp(6));
-    ended.is("1 Deleted: a named");
+    ended.is("1 Deleted: ");
     assert_eq!(ended.row.verdict().status, Status::Deleted);
 }
 

@@ -4,6 +4,7 @@
 use crate::context::Manager;
 use crate::context::link::Link;
 use crate::context::records::Records;
+use crate::fleet::orders;
 use crate::fleet::safe_mode;
 use crate::outgoing::state_queues;
 use crate::outgoing::work_queues;
@@ -67,9 +68,11 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let (killed_by_hand, ended_lately) = ended.partition(|service| excused.contains(service.id));
     registered_lately.retain(|service| records.clock.now().since(service.registered_at) < LATELY);
     let safe_mode = safe_mode::read(records).await?;
+    let book = orders::book(records).await?;
     let mut facts = FleetFacts {
+        queued: orders::queued(records, &services, &book).await?,
         services: services.to_vec(),
-        orders: crate::fleet::orders::book(records).await?,
+        orders: book,
         safe_mode: safe_mode.on.then_some(safe_mode.reason),
         parked: records.store.parked(None, 1).await?.1,
         waiting: oldest(records, of_status(Status::Created)).await?.rows,
