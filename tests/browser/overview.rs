@@ -183,7 +183,8 @@ async fn a_drain_without_room_is_foretold_and_is_a_problem() {
     // After ten seconds, the observer counts as waiting instead of moving.
     let one_waits = |it: &Value| it["total"] == 1;
     let _waiting: Value = cluster.api.until_read("/v1/observers?health=waiting", one_waits).await;
-    page.reopened("document.querySelector('.hero')?.textContent.includes('Pool default is full: 1 waits')").await;
+    page.reopened("document.querySelector('.hero')?.textContent.includes('Pool default is full: 1 waits')")
+        .await;
     page.until_text("[data-key=problems]", "all 2 slots in use: 1 observer waits").await;
 }
 
