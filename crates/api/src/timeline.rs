@@ -47,7 +47,7 @@ pub struct TimelineLane {
     pub service: String,
     /// Whether a service of this name lives now.
     pub lives: bool,
-    /// The number of observers that it holds at the end of the response's time.
+    /// The number of observers that it holds at `until`.
     #[serde(default)]
     pub held: u64,
     /// The times in which it held observers, or in which observers of it ran nowhere. Equal neighboring columns are one segment.

@@ -24,7 +24,7 @@ const STAYS: Duration = Duration::from_millis(400);
 pub(super) enum Goal<'a> {
     Status(&'a str),
     Health(Health),
-    /// A run that is none of these, or the end of its work. A failure for good ends the wait.
+    /// A run other than the former one, the end of its work, or the status `Scheduled`. A failure for good ends the wait.
     Runs(FormerRun),
     /// The end of the run of a paused observer.
     Paused,

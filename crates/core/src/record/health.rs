@@ -84,7 +84,8 @@ impl FromStr for Health {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     pub health: Health,
-    /// When another health follows, if nothing happens: code that executes after an error counts as running, and a move as a wait.
+    /// When another health follows, if nothing happens: an observer whose code executes after an error
+    /// becomes running, and one that moves becomes waiting.
     pub steady_at: Option<Timestamp>,
 }
 
