@@ -14,7 +14,7 @@ mod tls;
 pub use codes::CODES;
 pub use tls::DatabaseLink;
 
-use crate::capacity::maintenance::{OrderBook, QueuedSlots};
+use crate::capacity::maintenance::{OrderBook, ReportedSlots};
 use crate::clock::Timestamp;
 use crate::id::Pool;
 use crate::record::row::Row;
@@ -200,8 +200,8 @@ pub struct FleetFacts {
     pub single_pools: BTreeSet<Pool>,
     /// The slots that observers need, by pool.
     pub needed: BTreeMap<Pool, u64>,
-    /// The slots that observers in the work queues take first, of the pools with drains.
-    pub queued: QueuedSlots,
+    /// What runs report about slots, if there are drains.
+    pub reported: ReportedSlots,
     /// The oldest observers that wait for a slot.
     pub waiting: Vec<Row>,
     /// The oldest running observers.

@@ -144,8 +144,14 @@ pub struct FleetPlan {
     pub drained: Vec<String>,
 }
 
-/// The slots that observers in the work queues take as soon as services have room, by pool.
-pub type QueuedSlots = BTreeMap<Pool, u32>;
+/// What the reports of runs tell about slots; heartbeats are up to an interval older.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReportedSlots {
+    /// The slots that observers in the work queues take as soon as services have room, by pool.
+    pub queued: BTreeMap<Pool, u32>,
+    /// The slots in use.
+    pub held: BTreeMap<ServiceId, u64>,
+}
 
 /// The room of a pool for observers that a drain moves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -164,17 +170,18 @@ impl Room {
 
 /// Compares the orders with the reported state of the services.
 ///
-/// The obvious way hands over as many observers as slots are free. But after a restart, a service reports all of its slots as
-/// free while its former observers wait for them in the queue, and those of the drain would end with nowhere to go.
+/// The obvious way hands over as many observers as heartbeats show free slots. But after a restart, a service has free slots while
+/// its former observers wait for them in the queue, and its heartbeat still shows them when these run there again: the
+/// observers of the drain would end with nowhere to go.
 #[must_use]
 pub fn plan_fleet(
     services: &[ServiceRow],
-    queued: &QueuedSlots,
+    reported: &ReportedSlots,
     book: &OrderBook,
     now: Timestamp,
 ) -> FleetPlan {
     let mut plan = FleetPlan::default();
-    let mut room = room_by_pool(services, queued);
+    let mut room = room_by_pool(services, reported);
     for service in services.iter().filter(|service| !service.state().is_over()) {
         let Some(orders) = book.get(service.registration.name.as_str()) else { continue };
         if !orders.followed_by(service) {
@@ -209,15 +216,30 @@ pub fn plan_fleet(
 
 /// The room of each pool, for observers of any weight.
 #[must_use]
-pub fn room_by_pool(services: &[ServiceRow], queued: &QueuedSlots) -> BTreeMap<Pool, Room> {
+pub fn room_by_pool(services: &[ServiceRow], reported: &ReportedSlots) -> BTreeMap<Pool, Room> {
     let mut room: BTreeMap<Pool, Room> = BTreeMap::new();
     for service in taking(services) {
         let pool = &service.registration.pool;
+        let mut busy = service.clone();
+        busy.set_held(reported.held.get(&service.id).copied().unwrap_or(0).max(service.held().into()));
         let of_pool = room.entry(pool.clone()).or_default();
-        of_pool.free = of_pool.free.saturating_add(service.room());
-        of_pool.queued = queued.get(pool).copied().unwrap_or(0);
+        of_pool.free = of_pool.free.saturating_add(busy.room());
+        of_pool.queued = reported.queued.get(pool).copied().unwrap_or(0);
     }
     room
+}
+
+/// The services that surely hold what they reported: no other process of the name has replaced them, and they are not silent.
+#[must_use]
+pub fn sure_holders(services: &[ServiceRow]) -> Vec<ServiceId> {
+    let living = || services.iter().filter(|it| it.end.is_none());
+    let is_replaced = |it: &ServiceRow| {
+        let newer = |other: &ServiceRow| {
+            other.registration.name == it.registration.name && other.registered_at > it.registered_at
+        };
+        living().any(newer)
+    };
+    living().filter(|it| it.suspect_since.is_none() && !is_replaced(it)).map(|it| it.id).collect()
 }
 
 /// The slots that these observers take when services get their messages; `unheld` have messages that no service holds.

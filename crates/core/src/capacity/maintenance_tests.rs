@@ -58,7 +58,7 @@ fn draining(drain: Drain) -> OrderBook {
 
 /// With empty work queues.
 fn plan(services: &[ServiceRow], book: &OrderBook, now: Timestamp) -> FleetPlan {
-    plan_fleet(services, &QueuedSlots::new(), book, now)
+    plan_fleet(services, &ReportedSlots::default(), book, now)
 }
 
 fn told(plan: &FleetPlan) -> Vec<u32> {
@@ -134,9 +134,28 @@ fn a_drain_leaves_room_for_the_observers_of_a_service_that_has_restarted() {
     let services = [service(1, 7, Intent::Draining), service(2, 0, Intent::Active)];
     let book = draining(drain(5, None, false));
     for (queued, moved) in [(10, &[][..]), (9, &[6]), (7, &[4]), (0, &[2])] {
-        let queued = QueuedSlots::from([(Pool::default(), queued)]);
-        assert_eq!(told(&plan_fleet(&services, &queued, &book, at(2))), moved, "{queued:?}");
+        let queued = [(Pool::default(), queued)].into();
+        let reported = ReportedSlots { queued, ..ReportedSlots::default() };
+        assert_eq!(told(&plan_fleet(&services, &reported, &book, at(2))), moved, "{reported:?}");
     }
+    // They run there again, and its next heartbeat will show it.
+    for (held, moved) in [(10, &[][..]), (9, &[6]), (0, &[2])] {
+        let held = [(services[1].id, held)].into();
+        let reported = ReportedSlots { held, ..ReportedSlots::default() };
+        assert_eq!(told(&plan_fleet(&services, &reported, &book, at(2))), moved, "{reported:?}");
+    }
+}
+
+#[test]
+fn a_service_that_was_replaced_or_is_silent_may_hold_nothing() {
+    let former = service(1, 7, Intent::Active);
+    let mut next = service(2, 0, Intent::Active);
+    next.registration.name = former.registration.name.clone();
+    next.registered_at = at(9);
+    let (mut silent, other) = (service(3, 5, Intent::Active), service(4, 5, Intent::Active));
+    silent.suspect_since = Some(at(3));
+    let sure = sure_holders(&[former, next.clone(), silent, other.clone()]);
+    assert_eq!(sure, [next.id, other.id]);
 }
 
 #[test]

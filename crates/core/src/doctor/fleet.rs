@@ -207,7 +207,7 @@ fn versions(fleet: &FleetFacts, now: Timestamp) -> Option<Finding> {
 }
 
 fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
-    let room = room_by_pool(&fleet.services, &fleet.queued);
+    let room = room_by_pool(&fleet.services, &fleet.reported);
     let living = fleet.services.iter().filter(|service| !service.state().is_over());
     let stuck = living.filter_map(|service| {
         let name = service.registration.name.as_str();

@@ -3,8 +3,10 @@
 use crate::context::Manager;
 use crate::context::records::Records;
 use crate::outgoing::commands;
-use everwatch_core::capacity::maintenance::{OrderBook, Orders, QueuedSlots, plan_fleet, queued_slots};
-use everwatch_core::id::{Name, Pool, ServiceId};
+use everwatch_core::capacity::maintenance::{
+    OrderBook, Orders, ReportedSlots, plan_fleet, queued_slots, sure_holders,
+};
+use everwatch_core::id::{Name, Pool};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::wire::command::Command;
@@ -79,26 +81,31 @@ pub(crate) async fn change(
     Ok(true)
 }
 
-/// The slots that observers in the work queues take first, of the pools with drains.
-pub(crate) async fn queued(
+/// What runs report about the slots of the pools with drains; nothing if there is none.
+pub(crate) async fn reported(
     records: &Records,
     services: &[ServiceRow],
     book: &OrderBook,
-) -> Result<QueuedSlots, StoreError> {
-    let living: Vec<&ServiceRow> = services.iter().filter(|it| it.end.is_none()).collect();
-    let drains = |it: &&&ServiceRow| {
-        book.get(it.registration.name.as_str()).is_some_and(|orders| orders.drain.is_some())
+) -> Result<ReportedSlots, StoreError> {
+    let drains = |it: &&ServiceRow| {
+        let orders = book.get(it.registration.name.as_str()).filter(|_| it.end.is_none());
+        orders.is_some_and(|orders| orders.drain.is_some())
     };
-    let pools: BTreeSet<&Pool> = living.iter().filter(drains).map(|it| &it.registration.pool).collect();
-    let ids: Vec<ServiceId> = living.iter().map(|it| it.id).collect();
-    let mut queued = QueuedSlots::new();
+    let pools: BTreeSet<&Pool> = services.iter().filter(drains).map(|it| &it.registration.pool).collect();
+    let mut reported = ReportedSlots::default();
+    if pools.is_empty() {
+        return Ok(reported);
+    }
+    let holders = sure_holders(services);
     for pool in pools {
-        let rows = records.store.unheld(pool, &ids, QUEUED_MAX).await?;
+        let rows = records.store.unheld(pool, &holders, QUEUED_MAX).await?;
         // There may be more of them: until they run, the drain waits.
         let slots = if rows.len() == QUEUED_MAX { u32::MAX } else { queued_slots(&rows) };
-        queued.insert(pool.clone(), slots);
+        reported.queued.insert(pool.clone(), slots);
     }
-    Ok(queued)
+    // Read last: an observer that starts meanwhile counts twice, rather than not at all.
+    reported.held = records.store.held_weights().await?;
+    Ok(reported)
 }
 
 /// Tells again what is not followed, and carries drains on.
@@ -108,8 +115,8 @@ pub(crate) async fn look(manager: &Arc<Manager>, services: &[ServiceRow]) -> Res
         return Ok(());
     }
     let now = manager.records.clock.now();
-    let queued = queued(&manager.records, services, &book).await?;
-    let plan = plan_fleet(services, &queued, &book, now);
+    let reported = reported(&manager.records, services, &book).await?;
+    let plan = plan_fleet(services, &reported, &book, now);
     for (service, directives) in plan.directives {
         commands::order_later(manager, service, Command::Directives { service, directives });
     }

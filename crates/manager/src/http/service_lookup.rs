@@ -25,7 +25,7 @@ impl ServiceViews {
     pub(super) async fn load(records: &Records) -> Result<Self, StoreError> {
         let book = orders::book(records).await?;
         let services = records.services_as_reported().await?;
-        let room = room_by_pool(&services, &orders::queued(records, &services, &book).await?);
+        let room = room_by_pool(&services, &orders::reported(records, &services, &book).await?);
         let held = services.iter().map(|it| (it.id, it.held())).collect();
         Ok(Self { book, room, held, now: records.clock.now() })
     }

@@ -70,7 +70,7 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let safe_mode = safe_mode::read(records).await?;
     let book = orders::book(records).await?;
     let mut facts = FleetFacts {
-        queued: orders::queued(records, &services, &book).await?,
+        reported: orders::reported(records, &services, &book).await?,
         services: services.to_vec(),
         orders: book,
         safe_mode: safe_mode.on.then_some(safe_mode.reason),
