@@ -220,10 +220,9 @@ pub fn room_by_pool(services: &[ServiceRow], reported: &ReportedSlots) -> BTreeM
     let mut room: BTreeMap<Pool, Room> = BTreeMap::new();
     for service in taking(services) {
         let pool = &service.registration.pool;
-        let mut busy = service.clone();
-        busy.set_held(reported.held.get(&service.id).copied().unwrap_or(0).max(service.held().into()));
+        let held = u32::try_from(reported.held.get(&service.id).copied().unwrap_or(0)).unwrap_or(u32::MAX);
         let of_pool = room.entry(pool.clone()).or_default();
-        of_pool.free = of_pool.free.saturating_add(busy.room());
+        of_pool.free = of_pool.free.saturating_add(service.room_beside(held.max(service.held())));
         of_pool.queued = reported.queued.get(pool).copied().unwrap_or(0);
     }
     room

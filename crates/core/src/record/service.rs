@@ -160,7 +160,13 @@ impl ServiceRow {
     /// its capacity less its `weight_max`.
     #[must_use]
     pub fn room(&self) -> u32 {
-        let kept = self.held() + u32::from(self.registration.weight_max.saturating_sub(1));
+        self.room_beside(self.held())
+    }
+
+    /// The same if observers use `held` of its slots.
+    #[must_use]
+    pub fn room_beside(&self, held: u32) -> u32 {
+        let kept = held.saturating_add(self.registration.weight_max.saturating_sub(1).into());
         self.capacity().saturating_sub(kept)
     }
 
