@@ -58,7 +58,7 @@ export function tell({ title, lines, content }) {
   const dialog = newDialog();
   dialog.className = "wide";
   dialog.onclose = () => dialog.replaceChildren();
-  // Escape does not close it: nobody could read the content again.
+  // Escape must not close the dialog: the manager shows this content only once.
   dialog.oncancel = (event) => event.preventDefault();
   dialog.replaceChildren(h("form", { method: "dialog" }, h("h2", { id: "dialog-title" }, title), lines.map((line) => h("p", {}, line)), content, h("p", { class: "row end" }, h("button", { class: "button primary" }, "Done"))));
   dialog.showModal();

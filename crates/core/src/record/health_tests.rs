@@ -70,7 +70,7 @@ fn health_of_an_observer_without_errors() {
     assert_eq!(health(&row, 2), Some("running"));
     hear(&mut row, 0, 3, RunEvent::HandedOverFor { cause: Cause::Drain });
     assert_eq!(health(&row, 12), Some("moving"));
-    assert_eq!(health(&row, 13), Some("waiting"), "nobody has taken it for 10 s");
+    assert_eq!(health(&row, 13), Some("waiting"), "no service has taken it within 10 s");
     hear(&mut row, 1, 4, taken(hold_reasons::REDELIVERED, false));
     assert_eq!(health(&row, 4), Some("moving"), "taken by the next service");
     starts(&mut row, 1, 5, 1);
