@@ -47,6 +47,10 @@ async fn nothing_is_admitted_to_a_paused_pool_and_what_runs_moves_on() {
     api.until_observer("two", |it| holder(it) == Some("b") && it.status == Status::Processing).await;
     let still = api.observer("three").await;
     assert_eq!((still.status, still.generation), (Status::Created, 0), "{still:?}");
+    let listed: Vec<Observer> = api.list("/v1/observers?q=three").await;
+    assert!(listed[0].reason.ends_with("pool default is paused"), "{listed:?}");
+    let (code, said) = cluster.command(&["doctor"]);
+    assert!(code == Some(8) && said.contains("`everwatch pool resume default`"), "{said}");
     // A restart keeps the slot.
     api.done::<Observer>("POST", "/v1/observers/two/restart", None, 202).await;
     api.until_observer("two", |it| it.generation == 2 && it.status == Status::Processing).await;

@@ -192,6 +192,8 @@ pub struct FleetFacts {
     /// The living services.
     pub services: Vec<ServiceRow>,
     pub orders: OrderBook,
+    /// The pools whose admission is paused.
+    pub paused_pools: BTreeSet<Pool>,
     /// The reason for safe mode, if safe mode is on.
     pub safe_mode: Option<String>,
     /// The number of parked messages.

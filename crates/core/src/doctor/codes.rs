@@ -1,7 +1,7 @@
 //! The codes of findings.
 
 /// Every code, and what a finding with it says.
-pub const CODES: [(&str, &str); 45] = [
+pub const CODES: [(&str, &str); 46] = [
     ("ack-timeout-fired", "RabbitMQ took back messages because its acknowledgement timeout passed."),
     (
         "ack-timeout-short",
@@ -50,6 +50,7 @@ pub const CODES: [(&str, &str); 45] = [
         "A policy of RabbitMQ changes a queue so that it loses observers, or refuses creates and reports.",
     ),
     ("pool-full", "A pool has fewer slots than its observers need."),
+    ("pool-paused", "Observers wait in a pool whose admission is paused."),
     ("pool-single", "A service and the managers disagree about whether its pool is a single pool."),
     ("queue-arguments", "A queue was declared with other arguments than those of Everwatch."),
     ("refused", "Services refuse observers of a kind."),

@@ -28,6 +28,7 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     findings.extend(versions(fleet, facts.now));
     findings.extend(drains(fleet, facts.now));
     findings.extend(stalls::findings(&fleet.services));
+    findings.extend(paused(fleet));
     findings.extend(waiting(fleet, facts));
     findings.extend(disagreeing(fleet));
     findings.extend(capacity::findings(fleet, facts.now));
@@ -125,6 +126,27 @@ fn disagreeing(fleet: &FleetFacts) -> Vec<Finding> {
         }
     };
     disagreeing.take(NAMED_MAX).map(finding).collect()
+}
+
+/// The paused pools in which observers wait for a slot.
+fn paused(fleet: &FleetFacts) -> Vec<Finding> {
+    let mut waiting: BTreeMap<&Pool, u64> = BTreeMap::new();
+    for row in fleet.waiting.iter().filter(|row| row.is_waiting()) {
+        *waiting.entry(&row.definition.pool).or_default() += 1;
+    }
+    let paused = waiting.into_iter().filter(|(pool, _)| fleet.paused_pools.contains(*pool));
+    let finding = |(pool, count): (&Pool, u64)| Finding {
+        code: "pool-paused",
+        severity: Severity::Warning,
+        subject: format!("pool {pool}"),
+        what: format!(
+            "admission to pool {pool} is paused, and {} for a slot in it",
+            counted_subject(count, "observer", ["waits", "wait"])
+        ),
+        why: "they do not start until a user resumes the pool, even if slots are free".to_owned(),
+        cure: format!("`everwatch pool resume {pool}`"),
+    };
+    paused.take(NAMED_MAX).map(finding).collect()
 }
 
 fn namesakes(fleet: &FleetFacts) -> Vec<Finding> {

@@ -442,6 +442,29 @@ fn observers_that_no_service_takes_are_reported() {
 }
 
 #[test]
+fn a_paused_pool_is_reported_once_observers_wait_for_a_slot_in_it() {
+    let paused = |facts: &mut Facts| fleet(facts).paused_pools = [Pool::default()].into();
+    assert_eq!(found(paused), NONE, "nothing waits");
+    let published = |facts: &mut Facts| {
+        paused(facts);
+        fleet(facts).waiting = vec![observer("w", "ticker")];
+    };
+    assert_eq!(found(published), NONE, "it has a slot and keeps it");
+    let waits = |facts: &mut Facts| {
+        published(facts);
+        fleet(facts).waiting.push(observer("w", "ticker").created_waiting());
+    };
+    let told = diagnosed(waits);
+    assert_eq!((told.len(), told[0].code, &*told[0].subject), (1, "pool-paused", "pool default"));
+    assert_eq!(told[0].what, "admission to pool default is paused, and 1 observer waits for a slot in it");
+    let open = |facts: &mut Facts| {
+        waits(facts);
+        fleet(facts).paused_pools.clear();
+    };
+    assert_eq!(found(open), NONE);
+}
+
+#[test]
 fn a_queue_lag_and_lost_events_are_reported() {
     let lag = |facts: &mut Facts| facts.manager.state_lag = Duration::from_secs(16);
     assert_eq!(found(lag), ["Warning state-queue-lag this manager"]);

@@ -6,11 +6,11 @@ use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::context::records::Records;
 use everwatch_api::{Observer, ServiceName};
-use everwatch_core::id::{Name, Namespace, ObserverRef, ServiceId};
+use everwatch_core::id::{Name, Namespace, ObserverRef, Pool, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_store::Place;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -61,10 +61,8 @@ pub(super) async fn one(records: &Records, row: &Row) -> Result<Observer, Proble
     let mut shown = Observer::of(row, holder, (&services, records.clock.now()));
     if let Some(Place { ahead, waiting }) = records.store.place(row).await? {
         shown.set_place(ahead, waiting);
-        if records.paused_pools(SERVICES_MAX_AGE).await?.contains(&row.definition.pool) {
-            shown.reason = format!("{}; pool {} is paused", shown.reason, row.definition.pool);
-        }
     }
+    name_paused_pool(&mut shown, row, &*records.paused_pools(SERVICES_MAX_AGE).await?);
     if let Some(key) = row.behind.as_ref().filter(|_| row.is_behind_limit()) {
         let occupants = occupants(records, key).await?;
         if !occupants.is_empty() {
@@ -82,8 +80,21 @@ pub(super) async fn describe(records: &Records, rows: &[Row]) -> Result<Vec<Obse
         .collect();
     let holder = |row: &Row| row.holder().and_then(|id| names.get(&id).cloned());
     let now = records.clock.now();
-    let shown = |row| without_secrets(Observer::of(row, holder(row), (&services, now)), row);
+    let paused = records.paused_pools(SERVICES_MAX_AGE).await?;
+    let shown = |row| {
+        let mut shown = Observer::of(row, holder(row), (&services, now));
+        name_paused_pool(&mut shown, row, &paused);
+        without_secrets(shown, row)
+    };
     Ok(rows.iter().map(shown).collect())
+}
+
+/// Adds to the reason of an observer that waits for a slot that no manager admits it.
+fn name_paused_pool(shown: &mut Observer, row: &Row, paused: &BTreeSet<Pool>) {
+    let pool = &row.definition.pool;
+    if row.is_waiting() && paused.contains(pool) {
+        shown.reason = format!("{}; pool {pool} is paused", shown.reason);
+    }
 }
 
 /// The requested holder, by id, or the newest incarnation of a name.

@@ -69,7 +69,7 @@ pub(super) const MANAGER: [(&str, Change); 11] = [
 ];
 
 /// A change for each finding about services and observers.
-pub(super) const FLEET: [(&str, Change); 17] = [
+pub(super) const FLEET: [(&str, Change); 18] = [
     ("code-stalls", |facts| {
         let (id, name) = (ObserverId(Uuid::from_u128(1)), Name::new("btc-price").unwrap());
         let stalled = StalledObserver { id, name, stalled_ms: 61_900 };
@@ -103,6 +103,10 @@ pub(super) const FLEET: [(&str, Change); 17] = [
     }),
     ("no-service-for-kind", |facts| fleet(facts).waiting = vec![observer("gate-7", "camera")]),
     ("pool-full", |facts| fleet(facts).needed = [(Pool::default(), 31)].into()),
+    ("pool-paused", |facts| {
+        fleet(facts).waiting = vec![observer("btc-price", "ticker").created_waiting()];
+        fleet(facts).paused_pools = [Pool::default()].into();
+    }),
     ("pool-single", |facts| fleet(facts).services[0].registration.pool_single = true),
     ("refused", |facts| {
         fleet(facts).waiting = vec![observer("btc-price", "ticker")];

@@ -73,6 +73,7 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
         reported: orders::reported(records, &services, &book).await?,
         services: services.to_vec(),
         orders: book,
+        paused_pools: (*records.paused_pools(Duration::ZERO).await?).clone(),
         safe_mode: safe_mode.on.then_some(safe_mode.reason),
         parked: records.store.parked(None, 1).await?.1,
         waiting: oldest(records, of_status(Status::Created)).await?.rows,
