@@ -4,6 +4,7 @@
 use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::holder;
+use fantoccini::Locator;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -106,6 +107,9 @@ async fn a_handover_to_nowhere_becomes_an_incident() {
     page.view("#/incidents").await;
     page.until_text(".empty", "No incidents").await;
     page.until_text(".incident-list", "1 runs nowhere yet").await;
+    page.click(Locator::Css(".incident-list a.title")).await;
+    page.until_text("[data-key=moves]", "1 runs nowhere yet\none").await;
+    page.until_text("[data-key=flow]", "No service has started any of them yet.").await;
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! The timeline: what each service held, second by second, and the incidents that moved observers.
 
+use crate::NamedThing;
 use everwatch_core::clock::Timestamp;
+use everwatch_core::id::ObserverId;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::timeline as core;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use utoipa::ToSchema;
 
@@ -77,7 +79,8 @@ pub struct TimelineSegment {
     pub held_min: u64,
     /// The most observers that the service held in a column.
     pub held_max: u64,
-    /// The most observers of the service that ran nowhere at once, until they started on another service.
+    /// The most observers of the service that ran nowhere at once, until they started on another service. Gaps shorter than 10 ms are not
+    /// counted here, but in incidents.
     pub gap: u64,
     /// The most observers of the service that ran on another service, too.
     pub overlap: u64,
@@ -119,6 +122,9 @@ pub struct Incident {
     pub moved: u64,
     /// The number of observers that run nowhere yet; greater than 0 while the incident is open.
     pub waiting: u64,
+    /// Those observers, at most 20, without those that the token of the request may not read.
+    #[serde(default)]
+    pub waiting_observers: Vec<NamedThing>,
     /// The number of observers that moved to each service, by name: the 20 services with the most.
     pub to: BTreeMap<String, u64>,
     /// The number of observers that moved to the remaining services.
@@ -145,8 +151,13 @@ impl From<core::Segment> for TimelineSegment {
 }
 
 impl Timeline {
+    /// `names` has the observers that incidents name.
     #[must_use]
-    pub fn of(picture: core::Picture, window: &core::Window) -> Self {
+    pub fn of(
+        picture: core::Picture,
+        window: &core::Window,
+        names: &HashMap<ObserverId, NamedThing>,
+    ) -> Self {
         let core::Picture { columns, lanes, others, marks, marks_left_out, incidents, complete_since } =
             picture;
         let left_out = incidents.len().saturating_sub(core::INCIDENTS_MAX);
@@ -163,7 +174,7 @@ impl Timeline {
             others,
             marks: marks.into_iter().map(TimelineMark::from).collect(),
             marks_left_out,
-            incidents: incidents.into_iter().skip(left_out).map(Incident::from).collect(),
+            incidents: incidents.into_iter().skip(left_out).map(|it| Incident::of(it, names)).collect(),
         }
     }
 }
@@ -185,8 +196,8 @@ impl From<core::Mark> for TimelineMark {
     }
 }
 
-impl From<core::Incident> for Incident {
-    fn from(it: core::Incident) -> Self {
+impl Incident {
+    fn of(it: core::Incident, names: &HashMap<ObserverId, NamedThing>) -> Self {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let cause = match it.cause {
             core::Cause::Lost => "lost",
@@ -205,6 +216,7 @@ impl From<core::Incident> for Incident {
             until: Some(it.until).filter(|_| it.waiting == 0),
             moved: it.moved,
             waiting: it.waiting,
+            waiting_observers: it.nowhere.iter().filter_map(|id| names.get(id)).cloned().collect(),
             to: to.into_iter().collect(),
             to_others: others.iter().map(|(_, moved)| moved).sum(),
             gap_ms_median,

@@ -9,7 +9,7 @@ mod steps;
 mod tests;
 
 pub use fact::{Fact, Mark, Moved, Run};
-pub use incident::{Cause, INCIDENTS_MAX, Incident};
+pub use incident::{Cause, INCIDENTS_MAX, Incident, NOWHERE_MAX};
 pub use picture::{
     CELLS_MAX, COLUMNS_MAX, LANES_MAX, Lane, MARKS_SHOWN_MAX, Others, Picture, Segment, Window,
 };
@@ -19,7 +19,7 @@ use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::record::events::EventKind;
 use incident::{Incidents, QUIET};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 use steps::Steps;
 
@@ -29,6 +29,10 @@ pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 pub const MARKS_MAX: usize = 10_000;
 /// The maximum number of services in a timeline, living and ended; it drops those that ended first.
 pub const SERVICES_MAX: usize = 10_000;
+
+/// Shorter gaps count in incidents only: a lane has a resolution of one second, in which a handover of a few milliseconds would
+/// look like a failure.
+const GAP_DRAWN_MIN: Duration = Duration::from_millis(10);
 
 /// The service that runs an observer, or that has handed it over while the observer runs nowhere.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +77,8 @@ pub struct Timeline {
     places: HashMap<ObserverId, Place>,
     marks: VecDeque<Mark>,
     incidents: Incidents,
+    /// The names of services that live although their incarnations here have ended.
+    living: BTreeSet<String>,
     /// The time from which it is complete.
     since: Option<Timestamp>,
 }
@@ -231,7 +237,7 @@ impl Timeline {
     }
 
     fn stood_still(&mut self, at: Timestamp, (from, gap): (ServiceId, Duration)) {
-        if !gap.is_zero() {
+        if gap >= GAP_DRAWN_MIN {
             self.service(from).gaps.span(at.minus(gap), at);
         }
     }
@@ -323,9 +329,11 @@ impl Timeline {
         }
     }
 
-    /// Copies into the timeline of one observer, from the timeline of all observers, the ends of its services, and their marks while the
-    /// observer was there.
+    /// Copies into the timeline of one observer, from the timeline of all observers, the ends of its services, their marks while the
+    /// observer was there, and which names live.
     pub fn add_services_of(&mut self, all: &Self) {
+        let living = all.services.values().filter(|it| it.ended.is_none());
+        self.living = living.filter_map(|it| it.name.clone()).collect();
         for (id, it) in &mut self.services {
             if let Some(known) = all.services.get(id) {
                 it.name = it.name.take().or_else(|| known.name.clone());

@@ -61,10 +61,19 @@ async function loadOne({ parts: [, from, since] }) {
 
 export const capacities = (services) => new Map(services.filter((it) => !it.is_deleted).map((it) => [it.name, it.capacity]));
 
-const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Moved to"), h("ul", { class: "flow" },
+const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Moved to"), it.moved === 0 ? h("p", { class: "fine" }, "No service has started any of them yet.") : h("ul", { class: "flow" },
   Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`, false), h("span", { class: "n" }, number(count))))));
 
-const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), moves.length === 0 ? h("p", { class: "fine" }, it.moved ? "The events of these moves are no longer stored." : ["No observer has started elsewhere yet. ", h("a", { href: "#/observers?health=waiting,moving" }, "Observers that wait")]) : table("Observers that moved", [
+/** The observers of an open incident that run nowhere yet. */
+function nowhere({ waiting, waiting_observers: named }) {
+  if (waiting === 0) return null;
+  const more = waiting - named.length;
+  return [h("h3", {}, `${number(waiting)} ${waiting === 1 ? "runs" : "run"} nowhere yet`),
+    h("p", {}, named.flatMap((one, at) => [at ? ", " : null, observerLink(one)]), more > 0 ? `${named.length ? " and " : ""}${number(more)} more` : null),
+    h("p", { class: "fine" }, "The page of each says for what it waits. ", h("a", { href: "#/observers?health=waiting,moving" }, "All observers that wait or move"))];
+}
+
+const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), nowhere(it), moves.length === 0 ? (it.moved ? h("p", { class: "fine" }, "The events of these moves are no longer stored.") : null) : table("Observers that moved", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
   { title: "To", cell: (event) => event.service?.name ?? "" },
   { title: "Gap", class: "n", cell: (event) => gap(event.gap_ms, isBound(event)) },

@@ -82,11 +82,23 @@ function faults(segments, row, { x, isCoarse }, isMomentary) {
   }).filter(Boolean);
 }
 
+/** Managers conclude that a service is lost so long after its last sign of life, at most. */
+const CONCLUDED_MS = 120000;
+
+/** Where a mark stands: that of a lost service before its gap, which begins with its last sign of life, and the others at their time. */
+function placeOf(it, incidents, x) {
+  const at = Date.parse(it.at);
+  if (it.type !== "service_lost") return x(at) + 1;
+  const gaps = incidents.filter((one) => one.from === it.service && one.cause === "lost").map((one) => Date.parse(one.since));
+  const begun = gaps.findLast((since) => since <= at && at - since < CONCLUDED_MS);
+  return x(begun ?? at) - NEAR;
+}
+
 /** Of marks that would cover each other, only the worst is drawn; none leaves the lanes. */
-function marksOf(marks, { x, left, right }, level) {
+function marksOf(marks, { x, left, right }, level, incidents = []) {
   const drawn = [];
   for (const it of marks.toSorted((a, b) => markOf(a.type).rank - markOf(b.type).rank)) {
-    const at = Math.min(Math.max(x(Date.parse(it.at)) + (it.type === "service_lost" ? -9 : 1), left + NEAR), right - NEAR);
+    const at = Math.min(Math.max(placeOf(it, incidents, x), left + NEAR), right - NEAR);
     if (drawn.every((one) => Math.abs(one.at - at) >= 2 * NEAR)) drawn.push({ at, type: it.type });
   }
   return drawn.map((it) => glyph(it.type, it.at, level));
@@ -219,7 +231,7 @@ function chart(all, capacities, width, groups, choose) {
   const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
     it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), isGrouped: Boolean(groups?.by) }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
-    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at, momentary(picture.incidents.filter((one) => it.sum || stands(it, one.from)), columnMs)), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
+    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at, momentary(picture.incidents.filter((one) => it.sum || stands(it, one.from)), columnMs)), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2, picture.incidents));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
     ...dragging({ at, width, choose, move: (event) => look(event, picture, drawn, at, width), leave: () => show(null) }) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
@@ -249,7 +261,7 @@ const legend = (picture) => h("ul", { class: "lane-legend", key: "legend" },
   LEGEND.map(([word, d]) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": word === "gap" ? "bad" : "good", d })), word === "gap" ? h("span", { class: "hinted", title: PALE }, word) : word)),
   h("li", { key: "moved" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "move", d: "M0 8C5 8 5 2 9 2" })), "moved"),
   picture.lanes.some((it) => most(it, "overlap") > 0) ? h("li", { key: "overlap" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "warn", d: "M0 10L10 0M0 5L5 0M5 10L10 5" })), "overlap") : null,
-  [...new Set(picture.marks.map((it) => it.type))].filter((it) => !DULL.has(it)).sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 5).map((type) => h("li", { key: type }, inlineGlyph(type), markOf(type).word)));
+  [...new Set(picture.marks.map((it) => it.type))].filter((it) => !DULL.has(it)).sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 8).map((type) => h("li", { key: type }, inlineGlyph(type), markOf(type).word)));
 
 function spanButtons(params, context, ask) {
   const now = params.get("since") ? "range" : Object.hasOwn(SPANS, params.get("span") ?? "") ? params.get("span") : "15m";

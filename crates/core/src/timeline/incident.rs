@@ -2,7 +2,7 @@
 
 use super::Moved;
 use crate::clock::Timestamp;
-use crate::id::ServiceId;
+use crate::id::{ObserverId, ServiceId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(super) const QUIET: Duration = Duration::from_secs(30);
 /// The maximum number of incidents in a timeline, which drops the oldest first.
 pub const INCIDENTS_MAX: usize = 1000;
+/// The maximum number of observers that an incident names.
+pub const NOWHERE_MAX: usize = 20;
 /// Gaps below this time, in ms, are counted exactly, by the millisecond.
 const EXACT_MS: u64 = 256;
 
@@ -81,6 +83,8 @@ pub struct Incident {
     pub moved: u64,
     /// The observers that still run nowhere: the incident is open while there is one.
     pub waiting: u64,
+    /// Those observers, at most [`NOWHERE_MAX`].
+    pub nowhere: Vec<ObserverId>,
     /// The names of the services that took over the observers, and how many each took.
     pub to: BTreeMap<String, u64>,
     gaps: Gaps,
@@ -102,6 +106,7 @@ impl Incident {
             until: since,
             moved: 0,
             waiting: 0,
+            nowhere: Vec::new(),
             to: BTreeMap::new(),
             gaps: Gaps::default(),
             gap_max: Duration::ZERO,

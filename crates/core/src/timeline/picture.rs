@@ -1,10 +1,11 @@
 //! A picture of a part of the timeline: with as many columns as requested, and of a bounded size.
 
 use super::fact::Mark;
-use super::incident::{Cause, Incident};
+use super::incident::{Cause, Incident, NOWHERE_MAX};
 use super::steps::{Steps, second};
-use super::{Incarnation, Timeline};
+use super::{Incarnation, Place, Timeline};
 use crate::clock::Timestamp;
+use crate::id::{ObserverId, ServiceId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -167,11 +168,17 @@ fn segments(columns: &[Column], edges: &[i64]) -> Vec<Segment> {
 /// The incarnations of one name.
 struct Named<'a> {
     name: &'a str,
+    /// Whether another incarnation lives, which the timeline lacks.
+    has_successor: bool,
     incarnations: Vec<&'a Incarnation>,
 }
 
 impl Named<'_> {
     fn lives(&self) -> bool {
+        self.has_successor || self.is_unended()
+    }
+
+    fn is_unended(&self) -> bool {
         self.incarnations.iter().any(|it| it.ended.is_none())
     }
 
@@ -219,10 +226,13 @@ impl Timeline {
                 names.entry(name).or_default().push(it);
             }
         }
-        let mut all: Vec<Named<'_>> =
-            names.into_iter().map(|(name, incarnations)| Named { name, incarnations }).collect();
+        let named =
+            |(name, incarnations)| Named { name, has_successor: self.living.contains(name), incarnations };
+        let mut all: Vec<Named<'_>> = names.into_iter().map(named).collect();
         let ends = window.edges(CELLS_MAX);
-        all.retain(|it| it.lives() || it.columns(&ends).iter().any(|column| *column != Column::default()));
+        all.retain(|it| {
+            it.is_unended() || it.columns(&ends).iter().any(|column| *column != Column::default())
+        });
         let edges = window.edges(all.len().min(LANES_MAX + 1));
         let others = Self::fold(&mut all, &edges);
         let lanes = all.iter().map(|it| Lane {
@@ -270,6 +280,17 @@ impl Timeline {
         Some(Others { lanes: others.len(), segments: segments(&columns, edges) })
     }
 
+    /// The first observers that ran on this service and run nowhere yet.
+    fn nowhere(&self, service: ServiceId) -> Vec<ObserverId> {
+        let has_ended = self.services.get(&service).is_some_and(|it| it.ended.is_some());
+        let is_left = |place: &Place| place.service == service && (has_ended || place.left_at.is_some());
+        let left = self.places.iter().filter(|(_, place)| is_left(place));
+        let mut left: Vec<ObserverId> = left.map(|(id, _)| *id).collect();
+        left.sort_unstable();
+        left.truncate(NOWHERE_MAX);
+        left
+    }
+
     /// The incidents, including those whose observers run nowhere yet.
     fn incidents(&self, now: Timestamp) -> Vec<Incident> {
         let mut all: Vec<Incident> = self.incidents.all().cloned().collect();
@@ -290,6 +311,7 @@ impl Timeline {
             incident.waiting = waiting;
             incident.since = incident.since.min(since);
             incident.gap_max = incident.gap_max.max(now.since(since));
+            incident.nowhere = self.nowhere(*id);
         }
         all.iter_mut().filter(|it| it.waiting == 0).for_each(|it| it.conclude(now));
         all.sort_by_key(|it| it.since);

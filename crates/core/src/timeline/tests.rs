@@ -160,6 +160,8 @@ fn observers_of_a_lost_service_stand_still_until_they_start() {
     gone(&mut line, 50, 1, "a", true);
     assert_eq!(shown(&line, (40, 60, 20)), ["a: 40-50 3, 50-51 3 gap 3, 51-60 0 gap 3"]);
     assert_eq!(incidents(&line, 60), ["a Lost 50-50 moved 0 waiting 3 gap 10000 ms"]);
+    let nowhere = |line: &Timeline| picture(line, (0, 70, 1)).incidents[0].nowhere.clone();
+    assert_eq!(nowhere(&line), [1, 2, 3].map(observer));
     // One starts, one is deleted.
     registered(&mut line, 55, 2, "b");
     started(&mut line, 60, run(1, 2, 2), Some((1, 12_000, 0)));
@@ -170,9 +172,24 @@ fn observers_of_a_lost_service_stand_still_until_they_start() {
     ];
     assert_eq!(shown(&line, (45, 70, 25)), lanes);
     assert_eq!(incidents(&line, 70), ["a Lost 48-60 moved 1 waiting 1 gap 20000 ms"]);
+    assert_eq!(nowhere(&line), [observer(3)]);
     // The last one starts ten minutes later: it is the same incident.
     started(&mut line, 650, run(3, 2, 2), Some((1, 602_000, 0)));
     assert_eq!(incidents(&line, 700), ["a Lost 48-650 moved 2 gap 602000 ms"]);
+    assert!(nowhere(&line).is_empty());
+}
+
+#[test]
+fn a_handover_of_a_few_milliseconds_is_no_gap_in_a_lane() {
+    for (gap, drawn) in [(0, ""), (9, ""), (10, " gap 1"), (1000, " gap 1")] {
+        let mut line = three_on_a();
+        ended(&mut line, 100, run(1, 1, 1), true);
+        started(&mut line, 100, run(1, 2, 2), Some((1, gap, 0)));
+        let begins = if gap == 0 { 100 } else { 99 };
+        let lanes = shown(&line, (begins, 101, 2));
+        assert_eq!(lanes[0].contains("gap"), !drawn.is_empty(), "{gap} ms: {lanes:?}");
+        assert_eq!(incidents(&line, 200), [format!("a HandedOver {begins}-100 moved 1 gap {gap} ms")]);
+    }
 }
 
 #[test]
@@ -181,8 +198,11 @@ fn observers_that_were_handed_over_stand_still_until_they_start() {
     registered(&mut line, 0, 1, "a");
     started(&mut line, 5, run(1, 1, 1), None);
     ended(&mut line, 10, run(1, 1, 1), true);
+    // Another one runs on.
+    line.runs(observer(7), service(3));
     assert_eq!(shown(&line, (0, 20, 20)), ["a: 5-10 1, 10-20 0 gap 1"]);
     assert_eq!(incidents(&line, 20), ["a HandedOver 10-10 moved 0 waiting 1 gap 10000 ms"]);
+    assert_eq!(picture(&line, (0, 20, 1)).incidents[0].nowhere, [observer(1)]);
     // Its message was lost, and a manager has published it again.
     registered(&mut line, 20, 2, "b");
     started(&mut line, 30, run(1, 2, 9), None);
@@ -412,6 +432,12 @@ fn the_timeline_of_one_observer_has_its_services_and_what_happened_to_them() {
     let picture = picture(&one, (0, 200, 1));
     let marks: Vec<_> = picture.marks.iter().map(|mark| (mark.at, mark.kind)).collect();
     assert_eq!(marks, [(at(102), EventKind::ServiceLost)]);
+    // Its process was started again: the name lives, though the observer never ran there.
+    assert!(!picture.lanes[0].lives);
+    registered(&mut all, 170, 4, "a");
+    one.add_services_of(&all);
+    let lane = &self::picture(&one, (0, 200, 1)).lanes[0];
+    assert!(lane.lives && lane.held == 0, "{lane:?}");
 }
 
 #[test]

@@ -7,11 +7,13 @@ use super::query::{Params, bad};
 use crate::context::Manager;
 use axum::Json;
 use axum::extract::State;
-use everwatch_api::{ProblemBody, Timeline};
+use everwatch_api::{NamedThing, ProblemBody, Timeline};
 use everwatch_core::access::Verb;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::timeline::{COLUMNS_MAX, KEPT, LANES_MAX, Window};
-use std::collections::BTreeSet;
+use everwatch_core::id::ObserverId;
+use everwatch_core::record::row::Row;
+use everwatch_core::timeline::{COLUMNS_MAX, KEPT, LANES_MAX, Picture, Window};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ type Shared = State<Arc<Manager>>;
 /// The default span.
 const SPAN: Duration = Duration::from_secs(15 * 60);
 const COLUMNS: usize = 600;
+/// The maximum number of observers that the incidents of a response name together.
+const NAMED_MAX: usize = 1000;
 
 /// Read the timeline: what each service held in the last 24 hours, observers that ran nowhere or twice, and incidents.
 ///
@@ -60,7 +64,24 @@ pub(crate) async fn read(State(manager): Shared, mut params: Params) -> Result<J
             timeline.read(store, known).await?.picture(&window, &services, now)
         }
     };
-    Ok(Json(Timeline::of(picture, &window)))
+    let names = names(&manager, &picture).await?;
+    Ok(Json(Timeline::of(picture, &window, &names)))
+}
+
+/// The observers that the incidents name, without those that the sender may not read.
+async fn names(manager: &Manager, picture: &Picture) -> Result<HashMap<ObserverId, NamedThing>, Problem> {
+    let ids: BTreeSet<ObserverId> =
+        picture.incidents.iter().flat_map(|it| it.nowhere.iter().copied()).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<ObserverId> = ids.into_iter().take(NAMED_MAX).collect();
+    let found = manager.records.store.load(&ids).await?.rows;
+    let named = |row: Row| {
+        let namespace = Some(row.definition.namespace.to_string());
+        (row.id, NamedThing { id: row.id.0, name: row.definition.name.to_string(), namespace })
+    };
+    Ok(found.into_iter().filter(caller::may_see).map(named).collect())
 }
 
 fn window(params: &mut Params, now: Timestamp) -> Result<Window, Problem> {

@@ -143,6 +143,7 @@ fn incident(since: i64, moved: u64) -> Incident {
         until: Some(ago(since - 20)),
         moved,
         waiting: 0,
+        waiting_observers: Vec::new(),
         to: BTreeMap::from([("basalt".to_owned(), moved)]),
         to_others: 0,
         gap_ms_median: 15_200,
