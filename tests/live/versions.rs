@@ -79,7 +79,8 @@ async fn changes_are_kept_shown_and_taken_back_through_a_failover() {
     assert!(code == Some(0) && said.lines().count() == 6, "{said}");
     let versions: Vec<DefinitionVersion> = api.list("/v1/observers/one/versions").await;
     assert_eq!(versions[0].definition, versions[2].definition);
-    assert!(versions[0].by.is_some(), "{:?}", versions[0]);
+    let first = versions.last().unwrap();
+    assert!(versions[0].by.is_some() && first.version == 1 && first.by.is_some(), "{versions:?}");
     wait_for("the events of the changes", || async {
         let events: Vec<Event> = api.events_of("one").await;
         let changes: Vec<String> =

@@ -14,8 +14,8 @@ pub struct DefinitionVersion {
     /// When it became the definition.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// The `everwatch-actor` header of the request that changed the definition, or the address of its client. Null for
-    /// the first version.
+    /// The `everwatch-actor` header of the request that created the observer or changed its definition, or the address of
+    /// the client of that request. Null if no request did.
     pub by: Option<String>,
     /// The complete definition.
     pub definition: Value,

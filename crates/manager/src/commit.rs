@@ -59,7 +59,7 @@ impl Stored for Row {
     }
     async fn save(&mut self, records: &Records, before: &Self) -> Result<bool, StoreError> {
         self.trace = everwatch_trace::current().or_else(|| self.trace.take());
-        self.revised_by(before, actor::by().and_then(|by| by.who.or(by.from)));
+        self.revised_by(before, actor::name());
         if !records.saves.save(records.store.as_ref(), before, self).await? {
             return Ok(false);
         }

@@ -23,6 +23,11 @@ pub(crate) fn by() -> Option<By> {
     BY.try_with(Clone::clone).ok()
 }
 
+/// How objects name the user whose request is handled now: its `everwatch-actor` header, or the address of its client.
+pub(crate) fn name() -> Option<String> {
+    by().and_then(|by| by.who.or(by.from))
+}
+
 /// Whom the limits of a manager count for the request that is handled now: its principal, or its address if requests need no
 /// credentials.
 pub(crate) fn client() -> Client {

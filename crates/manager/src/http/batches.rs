@@ -68,11 +68,6 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, place, Json(shown)).into_response())
 }
 
-/// The user who sends this request.
-fn user() -> Option<String> {
-    actor::by().and_then(|by| by.who.or(by.from))
-}
-
 async fn find(records: &Records, (namespace, key): (&Namespace, &str)) -> Result<core::Batch, Problem> {
     let missing = || {
         let key: String = key.chars().take(140).collect();
@@ -259,7 +254,7 @@ async fn act(
     (namespace, key): (&Namespace, &str),
     action: BatchAction,
 ) -> Result<Batch, Problem> {
-    let by = user();
+    let by = actor::name();
     for _ in 0..crate::commit::CAS_TRIES {
         let before = find(records, (namespace, key)).await?;
         let mut batch = before.clone();

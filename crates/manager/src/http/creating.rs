@@ -117,7 +117,7 @@ pub(super) async fn create_row(
     let now = manager.records.clock.now();
     let definition = checked(manager, definition, now).await?;
     let id = identity.id();
-    let mut row = Row::created(id, definition, now, &manager.settings.row);
+    let mut row = Row::created(id, definition, now, &manager.settings.row).created_by(actor::name());
     row.trace = everwatch_trace::current();
     row = begun(manager, row, paused, now).await?;
     let outcome = manager.requests.creates.create(row.clone(), actor::by()).await;

@@ -191,7 +191,7 @@ impl Draft {
             on_failure: self.on_failure,
             state: RolloutState::Running,
             reason: None,
-            by: user(),
+            by: actor::name(),
             created_at: now,
             modified_at: now,
             resumed_at: None,
@@ -199,11 +199,6 @@ impl Draft {
             counts: [].into(),
         }
     }
-}
-
-/// The user who sends this request.
-fn user() -> Option<String> {
-    actor::by().and_then(|by| by.who.or(by.from))
 }
 
 fn selected(selector: &RolloutSelector) -> Result<Filter, Problem> {
@@ -424,7 +419,7 @@ action!(
 );
 
 async fn act(manager: &Manager, key: &str, action: RolloutAction) -> Result<Json<Rollout>, Problem> {
-    let (records, by) = (&manager.records, user());
+    let (records, by) = (&manager.records, actor::name());
     for _ in 0..crate::commit::CAS_TRIES {
         let before = find(records, key).await?;
         let mut rollout = before.clone();

@@ -13,7 +13,7 @@ pub struct Revision {
     /// 1 is the definition that it was created with.
     pub number: u32,
     pub at: Timestamp,
-    /// The `everwatch-actor` header of the request that changed it, or the address of its client.
+    /// The `everwatch-actor` header of the request that created or changed it, or the address of its client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
@@ -24,6 +24,13 @@ impl Row {
     pub fn revision(&self) -> Revision {
         let first = || Revision { number: 1, at: self.created_at, by: None };
         self.revised.clone().unwrap_or_else(first)
+    }
+
+    /// Records the user who creates it.
+    #[must_use]
+    pub fn created_by(mut self, by: Option<String>) -> Self {
+        self.revised = by.is_some().then(|| Revision { by, ..self.revision() });
+        self
     }
 
     /// Its definition changes.
@@ -45,5 +52,37 @@ impl Row {
         {
             revision.by = by;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::clock::Timestamp;
+    use crate::id::{Name, ObserverId};
+    use crate::observer::definition::ObserverDefinition;
+    use crate::record::row::Row;
+    use crate::record::row_policy::RowPolicy;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    #[test]
+    fn each_version_has_the_user_who_made_it() {
+        let definition =
+            ObserverDefinition::parse(json!({"kind": "ticker"}), &Name::new("a").unwrap()).unwrap();
+        let id = ObserverId(Uuid::nil());
+        let created = Row::created(id, definition, Timestamp(7), &RowPolicy::default());
+        let of = |row: &Row| {
+            let it = row.revision();
+            (it.number, it.at, it.by)
+        };
+        assert_eq!(of(&created.clone().created_by(None)), (1, Timestamp(7), None));
+        let before = created.created_by(Some("ada".to_owned()));
+        assert_eq!(of(&before), (1, Timestamp(7), Some("ada".to_owned())));
+        let mut after = before.clone();
+        after.revised_by(&before, Some("grace".to_owned()));
+        assert_eq!(of(&after), of(&before), "its definition is the same");
+        after.revise(Timestamp(9));
+        after.revised_by(&before, Some("grace".to_owned()));
+        assert_eq!(of(&after), (2, Timestamp(9), Some("grace".to_owned())));
     }
 }

@@ -6,10 +6,11 @@ use super::super::idempotency::Identities;
 use super::super::problem::{Code, Problem};
 use super::super::{caller, namespaces};
 use super::checking::{BatchDraft, check_members};
-use super::{not_now, user};
+use super::not_now;
 use crate::commit::{self, follow_creates};
 use crate::context::Manager;
 use crate::context::records::Records;
+use crate::events::actor;
 use everwatch_core::batch::{Batch, BatchAction, BatchState, Counts, NotNow, OPEN_MAX, Sample, step};
 use everwatch_core::id::{BatchId, BatchRef, LimitKey, ObserverId};
 use everwatch_core::observer::definition::ObserverDefinition;
@@ -84,7 +85,7 @@ async fn store(records: &Records, id: BatchId, draft: &BatchDraft) -> Result<Bat
         max_running: draft.max_running,
         state: BatchState::Creating,
         reason: None,
-        by: user(),
+        by: actor::name(),
         created_at: now,
         modified_at: now,
         ended_at: None,
@@ -117,7 +118,7 @@ async fn store(records: &Records, id: BatchId, draft: &BatchDraft) -> Result<Bat
 async fn continued(records: &Records, mut batch: Batch) -> Result<Option<Batch>, Problem> {
     for _ in 0..commit::CAS_TRIES {
         let before = batch.clone();
-        match batch.act(BatchAction::Continue, user().as_deref(), records.clock.now()) {
+        match batch.act(BatchAction::Continue, actor::name().as_deref(), records.clock.now()) {
             Err(NotNow(state)) => return Err(not_now(&before, state)),
             Ok(false) => return Ok((batch.state == BatchState::Creating).then_some(batch)),
             Ok(true) => {}
@@ -141,13 +142,13 @@ async fn store_part(
     let ids: Vec<ObserverId> = (first..first + part.len()).map(|place| member_id(batch.id, place)).collect();
     let exist = if again { existing(records, &ids).await? } else { HashSet::new() };
     let paused = records.paused_pools(SERVICES_AGE).await?;
-    let now = records.clock.now();
+    let (now, by) = (records.clock.now(), actor::name());
     let mut rows: Vec<Row> = Vec::with_capacity(part.len());
     for (place, draft) in part.iter().enumerate().filter(|(place, _)| !exist.contains(&ids[*place])) {
         let mut definition = draft.definition.clone();
         definition.limits.extend(batch.limit_key());
         definition.limits.extend(LimitKey::of_namespace(&batch.namespace));
-        let row = Row::created(ids[place], definition, now, &manager.settings.row);
+        let row = Row::created(ids[place], definition, now, &manager.settings.row).created_by(by.clone());
         let place = u32::try_from(first + place).unwrap_or(u32::MAX);
         let membership = Some(Membership { batch: batch.id, place });
         let row = Row { batch: membership, trace: everwatch_trace::current(), ..row };
