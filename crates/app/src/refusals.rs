@@ -32,7 +32,7 @@ pub(crate) fn in_place(error: anyhow::Error, place_of: impl Fn(&str) -> Option<S
 
 /// The refusal of a request whose members are in this file.
 pub(crate) fn in_file(error: anyhow::Error, file: &Path) -> anyhow::Error {
-    in_place(error, |word| path_of(word).map(|path| format!("{}: {path}", file.display())))
+    in_flags_or_file(error, &[], file)
 }
 
 /// The refusal of a request whose members come from flags of the same names.
@@ -42,10 +42,19 @@ pub(crate) fn as_flags(error: anyhow::Error) -> anyhow::Error {
 
 /// The refusal of a request whose members are in this file, apart from those that flags of the same names give.
 pub(crate) fn in_flags_or_file(error: anyhow::Error, flags: &[&str], file: &Path) -> anyhow::Error {
-    in_place(error, |word| {
+    let told = in_place(error, |word| {
         let path = path_of(word)?;
         Some(if flags.contains(&path.as_str()) { flag(&path) } else { format!("{}: {path}", file.display()) })
-    })
+    });
+    match told.downcast::<Failure>() {
+        Ok(failure @ Failure::Usage(_)) => {
+            let text = failure.to_string();
+            let of_file = text.strip_prefix("the body ").map(|rest| format!("{}: it {rest}", file.display()));
+            failure.replaced(of_file.unwrap_or(text)).into()
+        }
+        Ok(failure) => failure.into(),
+        Err(error) => error,
+    }
 }
 
 fn flag(path: &str) -> String {
@@ -65,6 +74,9 @@ mod tests {
         let file = "b.json: observers.3.kind is missing";
         assert_eq!(told(&["max_running"]), format!("--max-running is 0; {file}"));
         assert_eq!(told(&["name"]), format!("b.json: max_running is 0; {file}"));
+        let error = Failure::Usage("the body has the unknown member default: write name".to_owned());
+        let told = in_flags_or_file(error.into(), &["name"], Path::new("b.json")).to_string();
+        assert_eq!(told, "b.json: it has the unknown member default: write name");
     }
 
     #[test]

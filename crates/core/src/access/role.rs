@@ -3,6 +3,8 @@
 use super::verb::{Reach, Verb};
 use crate::id::{Kind, Name, Namespace, Pool};
 use crate::observer::definition::FieldError;
+use crate::spelling::nearest;
+use crate::wording::parser::{self, Wrong};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -135,11 +137,12 @@ impl Grant {
             let shown: String = text.chars().take(100).collect();
             let member = format!("verbs/{place}");
             if verbs.is_empty() {
-                let known = Verb::ALL.iter().map(|verb| verb.as_str()).collect::<Vec<_>>().join(", ");
-                wrong(
-                    &member,
-                    format!("`{shown}` is not a verb; verbs: {known}; or resource:*, *:action, *"),
-                );
+                let known: Vec<&str> = Verb::ALL.iter().map(|verb| verb.as_str()).collect();
+                let cure = match nearest(&shown, known.iter().copied()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("verbs: {}; or resource:*, *:action, *", known.join(", ")),
+                };
+                wrong(&member, format!("`{shown}` is not a verb; {cure}"));
             } else if !verbs.iter().any(|verb| self.fits(*verb)) {
                 let has = |reach| verbs.iter().any(|verb| verb.reach() == reach);
                 let why = if has(Reach::Pool) && self.namespaces.is_none() {
@@ -171,8 +174,15 @@ impl Role {
             grants: Vec<Grant>,
         }
         let at = |pointer: &str, detail: String| FieldError { pointer: pointer.to_owned(), detail };
-        let Body { grants } =
-            serde_json::from_value(body).map_err(|error| vec![at("", error.to_string())])?;
+        // The parser would read a list as the members in their order.
+        if !body.is_object() {
+            return Err(vec![at("", "the role must be a JSON object".to_owned())]);
+        }
+        let wrong = |Wrong { pointer, detail, .. }: Wrong| {
+            let subject = if pointer.is_empty() { "the role " } else { "" };
+            vec![at(&pointer, format!("{subject}{detail}"))]
+        };
+        let Body { grants } = parser::read(body).map_err(wrong)?;
         let mut errors = Vec::new();
         if BuiltIn::named(name.as_str()).is_some() {
             errors.push(at("", format!("{name} is built in and cannot be changed: choose another name")));

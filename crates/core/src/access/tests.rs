@@ -210,21 +210,26 @@ fn a_star_in_a_restricted_grant_leaves_out_what_cannot_be_restricted() {
 #[test]
 fn a_role_that_makes_no_sense_is_refused_by_member() {
     let verbs = wrong(
-        json!({ "grants": [{ "verbs": ["observers:fly", "tokens:read"], "pools": ["a"] }, { "verbs": [] }] }),
+        json!({ "grants": [{ "verbs": ["fly", "tokens:read", "observers:raed"], "pools": ["a"] }, { "verbs": [] }] }),
     );
     assert!(
-        verbs[0].starts_with("/grants/0/verbs/0 `observers:fly` is not a verb; verbs: observers:read, "),
+        verbs[0].starts_with("/grants/0/verbs/0 `fly` is not a verb; verbs: observers:read, "),
         "{verbs:?}"
     );
+    let misspelled = "/grants/0/verbs/2 `observers:raed` is not a verb; did you mean `observers:read`?";
+    assert_eq!(verbs[2], misspelled);
     assert_eq!(
         verbs[1],
         "/grants/0/verbs/1 `tokens:read` concerns the whole deployment: move it to a grant without `pools` and `kinds`"
     );
-    assert_eq!(verbs[2], "/grants/1/verbs must have 1 to 100 items");
+    assert_eq!(verbs[3], "/grants/1/verbs must have 1 to 100 items");
     assert_eq!(wrong(json!({ "grants": [] })), ["/grants must have 1 to 100 items"]);
-    assert!(
-        wrong(json!({ "grants": [{ "verbs": ["*"], "pool": "a" }] }))[0].contains("unknown field `pool`")
-    );
+    let member = wrong(json!({ "grants": [{ "verbs": ["*"], "pool": "a" }] }));
+    assert_eq!(member, ["/grants/0 has the unknown member pool: write verbs, namespaces, pools or kinds"]);
+    let text = wrong(json!({ "grants": [{ "verbs": ["*"] }, { "verbs": "observers:read" }] }));
+    assert_eq!(text, ["/grants/1/verbs is \"observers:read\": write a list"]);
+    assert_eq!(wrong(json!({})), [" the role lacks the member grants"]);
+    assert_eq!(wrong(json!([])), [" the role must be a JSON object"]);
     let built_in = Role::parse(name("admin"), json!({ "grants": [{ "verbs": ["*"] }] })).unwrap_err();
     assert_eq!(built_in[0].detail, "admin is built in and cannot be changed: choose another name");
 }

@@ -86,9 +86,12 @@ pub(super) fn parsed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
     let wrong = |pointer: String, detail: String| Problem::invalid(vec![FieldError { pointer, detail }]);
     // serde would read an array as the members in their order.
     if !body.is_object() {
-        return Err(wrong(String::new(), "must be a JSON object".to_owned()));
+        return Err(wrong(String::new(), "the body must be a JSON object".to_owned()));
     }
-    parser::read(body).map_err(|Wrong { pointer, detail, .. }| wrong(pointer, detail))
+    parser::read(body).map_err(|Wrong { pointer, detail, .. }| {
+        let subject = if pointer.is_empty() { "the body " } else { "" };
+        wrong(pointer, format!("{subject}{detail}"))
+    })
 }
 
 /// An optional body.

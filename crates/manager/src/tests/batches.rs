@@ -51,6 +51,16 @@ async fn a_wrong_batch_is_refused_by_field_and_stores_nothing() {
     let problem = stage.create_batch(&json!({"observers": wrong})).await.refused(422, "invalid");
     assert_eq!(problem.errors.len(), 21);
     assert!(problem.errors[20].detail.ends_with(" more errors"), "{problem:?}");
+    // A mistake in the defaults is one mistake, however many observers have it.
+    let of = async |defaults: Value, observers: Value| {
+        let body = json!({"defaults": defaults, "observers": observers});
+        let problem = stage.create_batch(&body).await.refused(422, "invalid");
+        problem.errors.iter().map(|it| it.pointer.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(json!({"kind": "ticker", "evry": 1}), json!([{}, {}, {}])).await, ["/defaults/evry"]);
+    assert_eq!(of(json!({"kind": "unknown"}), json!([{}, {}])).await, ["/defaults/kind"], "no service has it");
+    let own = of(json!({"kind": "ticker", "priority": "low"}), json!([{}, {"priority": 101}, {}])).await;
+    assert_eq!(own, ["/defaults/priority", "/observers/1/priority"]);
     assert_eq!((stage.total("/v1/batches").await, stage.total("/v1/observers").await), (0, 1));
     stage.get("/v1/batches/none").await.refused(404, "not-found");
     stage.get("/v1/batches/none/observers").await.refused(404, "not-found");

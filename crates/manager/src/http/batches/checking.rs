@@ -28,6 +28,24 @@ pub(super) struct BatchDraft {
     pub(super) namespace: Namespace,
     pub(super) max_running: Option<u32>,
     pub(super) members: Vec<Draft>,
+    sent: Sent,
+}
+
+/// The request, as the client sent it: each observer is merged into the defaults.
+struct Sent {
+    defaults: Value,
+    observers: Vec<Value>,
+}
+
+impl Sent {
+    /// The place in the request of a member of an observer: if only the defaults have it, they are wrong.
+    fn pointer(&self, place: usize, pointer: &str) -> String {
+        let own = self.observers.get(place).and_then(|it| it.pointer(pointer));
+        if !pointer.is_empty() && own.is_none() && self.defaults.pointer(pointer).is_some() {
+            return format!("/defaults{pointer}");
+        }
+        format!("/observers/{place}{pointer}")
+    }
 }
 
 fn wrong(pointer: &str, detail: impl Into<String>) -> FieldError {
@@ -39,18 +57,26 @@ fn refused(pointer: &str, detail: impl Into<String>) -> Problem {
 }
 
 /// The errors of members, with their places.
-#[derive(Default)]
-struct Errors {
+struct Errors<'a> {
+    sent: &'a Sent,
     shown: Vec<FieldError>,
     all: usize,
 }
 
-impl Errors {
+impl<'a> Errors<'a> {
+    fn new(sent: &'a Sent) -> Self {
+        Self { sent, shown: Vec::new(), all: 0 }
+    }
+
     fn add(&mut self, place: usize, error: FieldError) {
+        let error = FieldError { pointer: self.sent.pointer(place, &error.pointer), ..error };
+        // All observers have the mistakes of the defaults.
+        if self.shown.contains(&error) {
+            return;
+        }
         self.all += 1;
         if self.shown.len() < ERRORS_MAX {
-            let pointer = format!("/observers/{place}{}", error.pointer);
-            self.shown.push(FieldError { pointer, ..error });
+            self.shown.push(error);
         }
     }
     fn finish(mut self) -> Result<(), Problem> {
@@ -81,18 +107,18 @@ pub(super) async fn checked(namespace: Namespace, wanted: NewBatch) -> Result<Ba
     if !(1..=MEMBERS_MAX).contains(&count) {
         return Err(refused("/observers", format!("has {count} observers: a batch has 1 to {MEMBERS_MAX}")));
     }
-    let defaults = Value::Object(wanted.defaults);
-    let (mut errors, mut members, mut places) = (Errors::default(), Vec::new(), HashMap::new());
-    for (place, observer) in wanted.observers.iter().enumerate() {
+    let sent = Sent { defaults: Value::Object(wanted.defaults), observers: wanted.observers };
+    let (mut errors, mut members, mut places) = (Errors::new(&sent), Vec::new(), HashMap::new());
+    for (place, observer) in sent.observers.iter().enumerate() {
         if place % TURN == 0 {
             tokio::task::yield_now().await;
         }
         let fallback = Name::new(&format!("{name}-{place}")).expect("a number is legal at the end of a name");
-        match member(&defaults, observer, (&namespace, &fallback), wanted.max_running.is_some()) {
+        match member(&sent.defaults, observer, (&namespace, &fallback), wanted.max_running.is_some()) {
             Err(found) => found.into_iter().for_each(|error| errors.add(place, error)),
             Ok(member) => {
                 if let Some(first) = places.insert(member.definition.name.clone(), place) {
-                    let detail = format!("is the name of observer {first}, too: give each its own name");
+                    let detail = format!("is also the name of /observers/{first}: give each its own name");
                     errors.add(place, wrong("/name", detail));
                 }
                 members.push(member);
@@ -100,7 +126,7 @@ pub(super) async fn checked(namespace: Namespace, wanted: NewBatch) -> Result<Ba
         }
     }
     errors.finish()?;
-    Ok(BatchDraft { name, namespace, max_running: wanted.max_running, members })
+    Ok(BatchDraft { name, namespace, max_running: wanted.max_running, members, sent })
 }
 
 fn made_up() -> Name {
@@ -164,7 +190,7 @@ pub(super) async fn check_members(
 ) -> Result<(), Problem> {
     let records = &manager.records;
     let services = records.services(Duration::ZERO).await?;
-    let (mut errors, now) = (Errors::default(), records.clock.now());
+    let (mut errors, now) = (Errors::new(&draft.sent), records.clock.now());
     let keys: BTreeSet<&LimitKey> = draft.members.iter().flat_map(|it| &it.definition.limits).collect();
     let keys: Vec<LimitKey> = keys.into_iter().cloned().collect();
     let known = if keys.is_empty() { [].into() } else { records.store.limits_of(&keys).await? };
