@@ -58,6 +58,9 @@ impl Action<'_> {
             Self::Trigger => "executes now".to_owned(),
             Self::Move => "moves to another service".to_owned(),
             Self::MoveToPool(pool) => format!("moves to pool {pool}"),
+            Self::MoveToService(service) if it.service.as_ref().is_some_and(|on| on.name == service) => {
+                format!("is on service {service}, so it does not move")
+            }
             Self::MoveToService(service) => format!("moves to service {service}"),
             Self::Edit => format!("is changed: its definition has version {}", it.definition_version),
             Self::Revert(to) => {
@@ -113,6 +116,9 @@ impl Order {
             Self::Cordon => "cordoned".to_owned(),
             Self::Uncordon => "uncordoned".to_owned(),
             Self::Drain => return draining(it),
+            Self::Capacity if it.capacity_set.is_none() => {
+                "reset to the number of slots in its configuration".to_owned()
+            }
             Self::Capacity => format!("resized to {capacity} slots"),
         };
         let Service { name, held, .. } = it;

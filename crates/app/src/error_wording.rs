@@ -1,10 +1,24 @@
 //! Puts the place where the user gave a member into errors of invalid input, instead of the pointer to the member.
 
-/// The message of the YAML parser without the lines of the file, below which it repeats the message.
-pub(crate) fn first_line(error: &impl std::fmt::Display) -> String {
-    let told = error.to_string();
-    let first = told.lines().next().unwrap_or_default();
-    first.strip_prefix("error: ").unwrap_or(first).to_owned()
+/// What is wrong with a text in YAML, without the lines of the text, below which the parser repeats its message. Where the parser names
+/// its own functions as the cure, the message names what the user can change.
+pub(crate) fn yaml_error(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error::{DuplicateMappingKey, MultipleDocuments};
+    match error.without_snippet() {
+        MultipleDocuments { .. } => {
+            "it contains several YAML documents: remove all but one, and the lines `---` between them"
+                .to_owned()
+        }
+        DuplicateMappingKey { key, location } => {
+            let key = key.as_ref().map_or_else(String::new, |key| format!(" `{key}`"));
+            format!("line {}: the key{key} is given twice: remove one of them", location.line())
+        }
+        _ => {
+            let told = error.to_string();
+            let first = told.lines().next().unwrap_or_default();
+            first.strip_prefix("error: ").unwrap_or(first).to_owned()
+        }
+    }
 }
 
 /// Replaces each word that is a member.
@@ -24,4 +38,22 @@ pub(crate) fn path_of(pointer: &str) -> Option<String> {
     let path = pointer.strip_prefix('/').filter(|path| !path.is_empty())?;
     let parts: Vec<_> = path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
     Some(parts.join("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn errors_of_yaml_name_what_the_user_can_change() {
+        let told = |text: &str| yaml_error(&serde_saphyr::from_str::<Value>(text).unwrap_err());
+        assert_eq!(
+            told("a: 1\n---\nb: 2\n"),
+            "it contains several YAML documents: remove all but one, and the lines `---` between them"
+        );
+        assert_eq!(told("a: 1\nb: 2\na: 3\n"), "line 3: the key `a` is given twice: remove one of them");
+        let open = told("a: [1\nb: 2\n");
+        assert!(open.starts_with("line ") && !open.contains('\n'), "{open}");
+    }
 }

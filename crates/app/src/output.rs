@@ -147,9 +147,28 @@ pub(crate) fn show<T>(view: &View<T>, items: &[Item<T>], shown: &OutputArgs) -> 
         }
         return Ok(());
     }
-    print(&many(view, items, shown, (TerminalStyle::stdout(), clock::now()))?);
+    let (paper, now) = (TerminalStyle::stdout(), clock::now());
+    print(&many(view, items, shown, (paper, now))?);
     warn_of_columns(items, shown);
+    if shown.output == Output::Table {
+        warn_of_left_out(view, items, shown, (paper, now));
+    }
     Ok(())
+}
+
+/// Names the columns that the terminal is too narrow for, so that a user does not take them for empty.
+fn warn_of_left_out<T>(
+    view: &View<T>,
+    items: &[Item<T>],
+    shown: &OutputArgs,
+    (paper, now): (TerminalStyle, Timestamp),
+) {
+    let mut lines = Lines::new(view, shown, paper);
+    lines.page(items, now);
+    let left_out = lines.left_out(items, now);
+    if !left_out.is_empty() {
+        note(&format!("the terminal is too narrow for {}: see `-o wide`", left_out.join(", ")));
+    }
 }
 
 fn print_values(path: &Path, values: &[String]) {

@@ -5,7 +5,7 @@ use super::unknown::hinted;
 use crate::cli::{AccessRole as Role, Audit, Context, Login, OutputArgs, Token};
 use crate::client::{Client, Failure};
 use crate::contexts::{Contexts, Known};
-use crate::error_wording::first_line;
+use crate::error_wording::yaml_error;
 use crate::item::Item;
 use crate::output::{self, AUDIT, Output, ROLES, TOKENS, answer, note, print, yaml};
 use crate::refusals::{as_flags, in_file};
@@ -112,7 +112,7 @@ pub(super) fn document(file: &Path) -> anyhow::Result<Value> {
             .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?
     };
     let wrong = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
-    Ok(serde_saphyr::from_str(&text).map_err(|error| wrong(first_line(&error)))?)
+    Ok(serde_saphyr::from_str(&text).map_err(|error| wrong(yaml_error(&error)))?)
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -7,9 +7,9 @@ use super::waiting::{self, FormerRun, Goal};
 use super::{fan_out, unknown};
 use crate::cli::Apply;
 use crate::client::{Client, Failure};
-use crate::error_wording::first_line;
+use crate::error_wording::yaml_error;
 use crate::item::Item;
-use crate::output::{answer, print};
+use crate::output::{answer, note, print};
 use crate::refusals::in_file;
 use crate::requests::{all, path};
 use anyhow::Context as _;
@@ -154,13 +154,22 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     let [created, changed, unchanged, deleted] = counts;
     let would = if asked.dry_run { "would be: " } else { "" };
     answer(&format!("{would}{created} created, {changed} changed, {unchanged} unchanged, {deleted} deleted"));
-    if !failed.is_empty() {
-        let text = format!("{} failed: correct the errors above and apply again", failed.len());
-        return Err(Failure::Failed(text).into());
+    let waited = match asked.wait {
+        None => Ok(()),
+        Some(timeout) => {
+            let ids: Vec<String> = awaited.keys().cloned().collect();
+            fan_out::each(&ids, "done", |id| waiting::until(client, id, awaited[id], timeout)).await
+        }
+    };
+    if failed.is_empty() {
+        return waited;
     }
-    let Some(timeout) = asked.wait else { return Ok(()) };
-    let ids: Vec<String> = awaited.keys().cloned().collect();
-    fan_out::each(&ids, "done", |id| waiting::until(client, id, awaited[id], timeout)).await
+    // Only one error is returned, and this one comes first: it says what to do.
+    if let Err(error) = waited {
+        note(&format!("{error:#}"));
+    }
+    let text = format!("{} failed: correct the errors above and apply again", failed.len());
+    Err(Failure::Failed(text).into())
 }
 
 fn tell(name: &str, outcome: &Outcome, dry_run: bool) {
@@ -197,7 +206,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
         let shown = file.display();
         let wrong = |why: &dyn std::fmt::Display| Failure::Usage(format!("{shown}: {why}"));
         let documents: Vec<Value> =
-            serde_saphyr::from_multiple(&text(&file)?).map_err(|error| wrong(&first_line(&error)))?;
+            serde_saphyr::from_multiple(&text(&file)?).map_err(|error| wrong(&yaml_error(&error)))?;
         let observers = documents.into_iter().flat_map(|document| match document {
             Value::Array(items) => items,
             other => vec![other],

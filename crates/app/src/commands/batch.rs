@@ -4,7 +4,7 @@ use super::unknown::hinted;
 use super::{operations, progress};
 use crate::cli::{Batch, CreateBatch, OutputArgs};
 use crate::client::{Client, Failure};
-use crate::error_wording::first_line;
+use crate::error_wording::yaml_error;
 use crate::item::Item;
 use crate::output::{self, BATCH_MEMBERS, BATCHES, TerminalStyle, answer, print};
 use crate::refusals::in_flags_or_file;
@@ -106,7 +106,7 @@ fn read(file: &Path) -> anyhow::Result<Value> {
         std::fs::read_to_string(file).map_err(|error| told(&error))?
     };
     // JSON is YAML.
-    Ok(serde_saphyr::from_str(&text).map_err(|error| told(&first_line(&error)))?)
+    Ok(serde_saphyr::from_str(&text).map_err(|error| told(&yaml_error(&error)))?)
 }
 
 async fn members(

@@ -4,7 +4,7 @@ use super::unknown;
 use super::versions::told_differences;
 use crate::answers::Action;
 use crate::client::{Client, Failure};
-use crate::error_wording::path_of;
+use crate::error_wording::{path_of, yaml_error};
 use crate::item::Item;
 use crate::output::{self, answer, print};
 use crate::refusals::in_place;
@@ -106,7 +106,7 @@ pub(super) fn definition(sent: &Value) -> Value {
 
 /// The definition in the file.
 fn parse(text: &str) -> Result<Value, String> {
-    let read: Map<String, Value> = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let read: Map<String, Value> = serde_saphyr::from_str(text).map_err(|error| yaml_error(&error))?;
     if read.is_empty() { Err("it is empty".to_owned()) } else { Ok(Value::Object(read)) }
 }
 

@@ -106,7 +106,8 @@ async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {
     }
     let body = &Value::Object(body);
     let one = |name| drain_one(client, name, (body, asked.wait));
-    fan_out::each(&asked.services.names, "drained", one).await
+    let done = if asked.wait.is_some() { "drained" } else { "asked to drain" };
+    fan_out::each(&asked.services.names, done, one).await
 }
 
 /// Prints the progress if the user waits; returns the last line.

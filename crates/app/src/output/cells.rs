@@ -1,6 +1,6 @@
 //! Formats the values of an answer as the text of table cells.
 
-use everwatch_api::{Event, NamedThing};
+use everwatch_api::{Event, NamedThing, Pool};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::Namespace;
@@ -22,6 +22,16 @@ pub(crate) fn time_of_day(then: Timestamp, now: Timestamp) -> String {
     } else {
         format!("{} {}", part(&then, 5..10), part(&then, 11..16))
     }
+}
+
+/// The observers of a pool by health, without those that only wait for the next time of their schedule.
+pub(super) fn health(it: &Pool) -> BTreeMap<String, u64> {
+    let scheduled = it.observers.get("Scheduled").copied().unwrap_or(0);
+    let mut health = it.health.clone();
+    if let Some(waiting) = health.get_mut("waiting") {
+        *waiting = waiting.saturating_sub(scheduled);
+    }
+    health
 }
 
 /// How long ago a moment was.

@@ -265,6 +265,21 @@ impl<T> Lines<T> {
         widths
     }
 
+    /// The names of the columns that say something about these objects and have no room in the terminal.
+    pub(crate) fn left_out(&self, items: &[Item<T>], now: Timestamp) -> Vec<String> {
+        let (mut used, mut left_out) = (0, Vec::new());
+        for (column, width) in self.columns.iter().zip(self.fitting()) {
+            let begins = if used == 0 { 0 } else { used + BETWEEN };
+            let has_room = width > 0 && self.paper.width.is_none_or(|room| begins < room);
+            if has_room {
+                used = begins + width;
+            } else if items.iter().any(|it| !matches!(column.cell(it, now).as_str(), "" | "-" | "0")) {
+                left_out.push(column.head().to_owned());
+            }
+        }
+        left_out
+    }
+
     fn row(&self, cells: &[String], row: Row) -> String {
         let (mut written, mut used) = (String::new(), 0);
         let fitting = self.fitting();
@@ -363,11 +378,27 @@ mod tests {
         all.map(|it| Item::new(it).unwrap())
     }
 
+    fn table(width: Option<usize>, items: &[Item<Thing>]) -> (String, Vec<String>) {
+        let mut lines = Lines::new(&VIEW, &OutputArgs::default(), TerminalStyle { width, colours: false });
+        (lines.page(items, Timestamp(0)), lines.left_out(items, Timestamp(0)))
+    }
+
     fn written(width: Option<usize>) -> String {
         let items =
             things([Thing("first", 7, "because it was so"), Thing("zweiter", 1234, "日本語の理由です")]);
-        Lines::new(&VIEW, &OutputArgs::default(), TerminalStyle { width, colours: false })
-            .page(&items, Timestamp(0))
+        table(width, &items).0
+    }
+
+    #[test]
+    fn columns_without_room_are_named_if_they_say_anything() {
+        let why = |why| things([Thing("first", 7, ""), Thing("zweiter", 1234, why)]);
+        let left_out = |width, items: &[Item<Thing>]| table(width, items).1.join(" ");
+        for width in [None, Some(20)] {
+            assert_eq!(left_out(width, &why("because")), "", "{width:?}");
+        }
+        assert_eq!(left_out(Some(17), &why("because")), "WHY");
+        assert_eq!(left_out(Some(17), &why("-")), "");
+        assert_eq!(left_out(Some(5), &why("because")), "N WHY", "nothing else can be shortened");
     }
 
     #[test]

@@ -144,8 +144,8 @@ fn events_as_tables() {
 fn pools_and_parked_messages_and_changes_as_tables() {
     let pools: [Item<Pool>; 1] =
         [item(json!({"name": "default", "services": 3, "capacity": 30, "held": 12, "free": 18,
-        "pending": 0, "needed": 12, "observers": {"Processing": 12, "Failed": 1, "Paused": 2},
-        "health": {"running": 10, "restarting": 2}}))];
+        "pending": 0, "needed": 12, "observers": {"Processing": 12, "Failed": 1, "Paused": 2, "Scheduled": 4},
+        "health": {"running": 10, "restarting": 2, "waiting": 5}}))];
     let parked: [Item<ParkedMessage>; 1] = [item(json!({"id": 7, "queue": "everwatch.work.default",
         "reason": "neither JSON nor anything else known", "size": 11, "text": "hello\nworld",
         "body": "aGVsbG8Kd29ybGQ=", "at": ago(4000)}))];

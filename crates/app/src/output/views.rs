@@ -1,8 +1,8 @@
 //! The columns of each kind of list.
 
 use super::cells::{
-    bytes, cause, epoch, gap, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
-    without_millis,
+    bytes, cause, epoch, gap, health, in_words, labels, millis, observers, or_dash, second, since,
+    time_of_day, without_millis,
 };
 use super::incident::{destinations, main_destination};
 use super::table::{Column, View};
@@ -106,12 +106,13 @@ pub(crate) const POOLS: View<Pool> = View {
         Column::<Pool>::new("FREE", |it, _| it.free.to_string()).right(),
         Column::<Pool>::new("RUNNING", |it, _| count(&it.health, "running")).right(),
         Column::<Pool>::new("RESTARTING", |it, _| count(&it.health, "restarting")).right(),
-        Column::<Pool>::new("WAITING", |it, _| count(&it.health, "waiting")).right(),
+        Column::<Pool>::new("WAITING", |it, _| count(&health(it), "waiting")).right(),
         Column::<Pool>::new("FAILED", |it, _| count(&it.observers, "Failed")).right(),
         Column::<Pool>::new("TOLERANCE", |it, _| or_dash(it.failure_tolerance)).right().wide(),
         Column::<Pool>::new("SINGLE", |it, _| if it.single { "yes" } else { "no" }.to_owned()).wide(),
         Column::<Pool>::new("MOVING", |it, _| count(&it.health, "moving")).right().wide(),
         Column::<Pool>::new("STOPPING", |it, _| count(&it.health, "stopping")).right().wide(),
+        Column::<Pool>::new("SCHEDULED", |it, _| count(&it.observers, "Scheduled")).right().wide(),
         Column::<Pool>::new("PAUSED", |it, _| count(&it.observers, "Paused")).right().wide(),
         Column::<Pool>::new("COMPLETED", |it, _| count(&it.observers, "Completed")).right().wide(),
     ],

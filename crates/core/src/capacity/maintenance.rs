@@ -115,16 +115,18 @@ fn capacity_under(ordered: Option<u32>, service: &ServiceRow) -> u32 {
 pub fn unconfirmed(orders: &Orders, service: &ServiceRow, now: Timestamp) -> Option<String> {
     let heartbeat = service.heartbeat.as_ref().filter(|_| !service.state().is_over())?;
     let capacity = capacity_under(orders.capacity, service);
+    // The number of an order is the time of its last change.
+    let silence = now.since(Timestamp(i64::try_from(orders.revision).unwrap_or(i64::MAX)));
     let asked = match (orders.drain.is_some(), orders.cordoned, heartbeat.state) {
         (true, _, Intent::Active | Intent::Cordoned) => "drain asked".to_owned(),
         (false, true, Intent::Active) => "cordon asked".to_owned(),
         (false, false, Intent::Cordoned) => "uncordon asked".to_owned(),
         _ if heartbeat.capacity != capacity => format!("capacity {capacity} asked"),
+        // Its heartbeats still tell of the drain that the order ends.
+        (false, false, Intent::Draining) if silence < CONFIRM_WITHIN => "uncordon asked".to_owned(),
         // A service that is stopping reports that it drains, whatever its orders.
         _ => return None,
     };
-    // The number of an order is the time of its last change.
-    let silence = now.since(Timestamp(i64::try_from(orders.revision).unwrap_or(i64::MAX)));
     if silence < CONFIRM_WITHIN {
         return Some(format!("{asked}, not confirmed yet"));
     }

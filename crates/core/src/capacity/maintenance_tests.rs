@@ -220,6 +220,8 @@ fn an_unconfirmed_order_is_shown_as_unconfirmed() {
     assert_eq!(told(&orders, Intent::Draining, 301), None);
     orders.uncordon(at(400));
     assert_eq!(told(&orders, Intent::Cordoned, 401).unwrap(), "uncordon asked, not confirmed yet");
+    assert_eq!(told(&orders, Intent::Draining, 401).unwrap(), "uncordon asked, not confirmed yet");
+    assert_eq!(told(&orders, Intent::Draining, 416), None, "it is stopping");
     orders.resize(Some(7), at(500));
     assert_eq!(told(&orders, Intent::Active, 501).unwrap(), "capacity 7 asked, not confirmed yet");
     let mut over = service(1, 3, Intent::Active);

@@ -2,7 +2,7 @@
 
 use super::{aligned, listed};
 use crate::item::Item;
-use crate::output::cells::in_words;
+use crate::output::cells::{health, in_words};
 use crate::output::{SERVICES, TerminalStyle};
 use everwatch_api::{Pool, Service};
 use everwatch_core::clock::Timestamp;
@@ -19,7 +19,7 @@ pub(crate) fn pool(it: &Pool, services: &[Item<Service>], on: (TerminalStyle, Ti
         ("Slots", format!("{} of {} used, {} free", it.held, it.capacity, it.free)),
         ("Needed", format!("{} for all its observers", counted(it.needed, "slot"))),
         ("Failure tolerance", tolerance.unwrap_or_default()),
-        ("Health", in_words(it.health.iter().map(|(health, count)| (*count, health)))),
+        ("Health", in_words(health(it).into_iter().map(|(health, count)| (count, health)))),
         ("Statuses", in_words(it.observers.iter().map(|(status, count)| (*count, status)))),
     ];
     facts.retain(|(_, told)| !told.is_empty());
