@@ -205,10 +205,12 @@ async fn a_script_is_edited_line_by_line_and_a_change_of_labels_restarts_nothing
     page.until("the check to pass", "!document.querySelector('#save').disabled").await;
     page.until("no restart", "!document.querySelector('.review').innerText.includes('restarts')").await;
     // Texts in brackets need quotes only around what YAML would read differently.
-    let flow = "'name: loops\\nkind: exec\\nspec:\\n  argv: [curl, -s, https://x.org/a, \"it, too\"]\\n'";
+    let flow = "'name: loops\\nkind: exec\\nspec:\\n  argv: [curl, -s, https://x.org/a, \"it, too\",]\\n  exit_codes: {0: done}\\n'";
     retype(&page, flow).await;
     page.until_text(".diff", "https://x.org/a").await;
-    page.until("the quoted text", "document.querySelector('.diff').textContent.includes('it, too')").await;
+    for part in ["it, too", "\"0\": done"] {
+        page.until(part, &format!("document.querySelector('.diff').textContent.includes({part:?})")).await;
+    }
     page.until("the check to pass", "!document.querySelector('#save').disabled").await;
 }
 

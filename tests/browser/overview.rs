@@ -175,11 +175,16 @@ async fn a_drain_without_room_is_foretold_and_is_a_problem() {
     page.write("#asked-capacity", "1").await;
     page.until_text("#dialog", "Observers that take 1 slot would run nowhere until there are more slots.")
         .await;
+    page.until("a red button", "document.querySelector('#dialog button.danger')?.textContent === 'Set'")
+        .await;
     page.press("Set").await;
     page.view("#/").await;
     page.until_text("[data-key=problems]", "Pool default").await;
     page.until_text("[data-key=problems]", "all 2 slots in use: 1 observer waits").await;
     page.until_text(".hero", "Pool default is full: 1 waits").await;
+    // The table counts the observer that moves, too.
+    let row = "document.querySelector('[data-key=capacity] tbody tr')?.innerText.trim().split(/\\s+/).slice(-4).join(' ') === '2 0 2 1'";
+    page.until("the same number in the table", row).await;
     // After ten seconds, the observer counts as waiting instead of moving.
     let one_waits = |it: &Value| it["total"] == 1;
     let _waiting: Value = cluster.api.until_read("/v1/observers?health=waiting", one_waits).await;

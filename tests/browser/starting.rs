@@ -159,7 +159,19 @@ async fn a_rollout_and_a_batch_are_started_and_complaints_stand_at_their_fields(
     page.fill("#asked-observers", "- name: first\\n- name: [one").await;
     page.confirm().await;
     page.until_text("#asked-observers-hint", "line 2: ").await;
+    // A mistake that all observers inherit is one mistake of the defaults.
     page.fill("#asked-observers", "- name: first\\n- {}").await;
+    page.fill("#asked-defaults", "kind: exec\\ngrace: never\\nspec:\\n  argv: [/bin/true]").await;
+    page.confirm().await;
+    page.until_text("#asked-defaults-hint", "line 2: /grace").await;
+    page.until("no other complaint", "document.querySelector('#asked-observers-hint.bad') === null").await;
+    // The line of an unknown member is its own, not that of the map around it.
+    page.fill("#asked-defaults", "kind: exec\\nspec:\\n  argv: [/bin/true]\\n  evry: 1").await;
+    page.confirm().await;
+    page.until_text("#asked-defaults-hint", "line 4: /spec has an unknown member: evry").await;
+    page.fill("#asked-defaults", "kind: exec\\npool: gpu\\nspec:\\n  argv: [/bin/true]").await;
+    page.until_text("#dialog [role=status]", "No service of pool gpu runs").await;
+    page.fill("#asked-defaults", "kind: exec\\nspec:\\n  argv: [/bin/true]").await;
     page.until_text("#dialog [role=status]", "2 observers").await;
     page.confirm().await;
     page.until_text("h1", "jobs").await;

@@ -3,7 +3,7 @@ import { Lost, Refused } from "./api.js";
 import { newDialog, toast } from "./ask.js";
 import { h } from "./dom.js";
 import { numbered } from "./numbered.js";
-import { lineAt, linesOfMembers } from "./positions.js";
+import { lineOfMistake, linesOfMembers } from "./positions.js";
 import { coded } from "./show.js";
 
 const LOOK_MS = 300;
@@ -24,7 +24,7 @@ function inputOf(it) {
 function byField(error, fieldOf, typed) {
   const wrong = {};
   for (const { pointer, detail } of error.errors) {
-    const [name = "", rest = ""] = fieldOf(pointer), said = rest ? `${rest} ${detail}` : detail, line = rest && lineOf(typed[name] ?? "", rest);
+    const [name = "", rest = ""] = fieldOf(pointer), said = rest ? `${rest} ${detail}` : detail, line = lineOf(typed[name] ?? "", { pointer: rest, detail });
     wrong[name] ??= { text: "", lines: [] };
     wrong[name].text += `${wrong[name].text ? "; " : ""}${line ? `line ${line}: ` : ""}${said}`;
     if (line) wrong[name].lines.push({ line, said });
@@ -32,8 +32,8 @@ function byField(error, fieldOf, typed) {
   return error.errors.length ? wrong : { "": plain(error.message) };
 }
 
-/** The line of a member in YAML or JSON. */
-const lineOf = (text, pointer) => lineAt(linesOfMembers(/^[[{]/.test(text) ? "json" : "yaml", text), pointer);
+/** The line of a mistake in a text in YAML or JSON. */
+const lineOf = (text, mistake) => lineOfMistake(linesOfMembers(/^[[{]/.test(text) ? "json" : "yaml", text), mistake);
 
 /** A complaint of the console itself, with its line if the text names one. */
 function plain(text) {
@@ -41,13 +41,16 @@ function plain(text) {
   return { text, lines: line ? [{ line: Number(line), said: text }] : [] };
 }
 
-/** The text of a preview, and its reading: a later one replaces an earlier one. */
-function preview(look, typed) {
+/** The text of a preview, and its reading: a later one replaces an earlier one. `warn` is told whether it says that harm is ahead. */
+function preview(look, typed, warn) {
   const line = h("p", { class: "fine across", role: "status" });
   let timer = null, turn = 0;
   const read = async () => {
-    const mine = ++turn, text = await look(typed()).catch((error) => error.message);
-    if (mine === turn) line.textContent = text;
+    const mine = ++turn, told = await look(typed()).catch((error) => error.message);
+    if (mine !== turn) return;
+    const { text, isDanger } = typeof told === "string" ? { text: told, isDanger: false } : told;
+    [line.textContent, line.className] = [text, isDanger ? "bad across" : "fine across"];
+    warn(isDanger);
   };
   return { line, later: () => { clearTimeout(timer); timer = setTimeout(read, LOOK_MS); }, now: read, stop: () => { clearTimeout(timer); turn += 1; } };
 }
@@ -84,16 +87,17 @@ const plainly = (pointer) => { const [, first, ...rest] = pointer.split("/"); re
 /**
  * A form with fields `{ name, label, value, placeholder, hint, options, rows, type, min, max }`. `check(typed)` returns the complaints by the field, as far as they
  * need no manager; `send(typed)` sends the request; `fieldOf(pointer)` names the field of a complaint of the manager, and the part of the pointer within its text.
- * `look(typed)` resolves to a sentence about what is typed, which appears below the field `lookAfter`. A field with `half` takes half of the width. Returns the answer
+ * `look(typed)` resolves to a sentence about what is typed, which appears below the field `lookAfter`, or to `{ text, isDanger }`. A field with `half` takes half of the width. Returns the answer
  * (true if it is empty), or nothing if the user cancels; with `keeps`, the next dialog of the title has what the user typed.
  */
 export function askSent({ title, lines = [], fields, action, danger = false, check = () => ({}), send, fieldOf = plainly, look, lookAfter, keeps = false, size = "tall" }) {
   const dialog = newDialog();
   return new Promise((resolve) => {
     let answer;
-    const seen = look ? preview(look, () => form.typed()) : null;
+    const seen = look ? preview(look, () => form.typed(), (isDanger) => { button.className = classOf(danger || isDanger); }) : null;
     const form = fieldsOf(fields.map((it) => ({ ...it, value: unsent.get(title)?.[it.name] ?? it.value })), { line: seen?.line, lookAfter });
-    const button = h("button", { class: danger ? "button danger" : "button primary", value: "yes" }, action);
+    const classOf = (isDanger) => (isDanger ? "button danger" : "button primary");
+    const button = h("button", { class: classOf(danger), value: "yes" }, action);
     const submit = async (event) => {
       if (event.submitter?.value === "no") return;
       event.preventDefault();

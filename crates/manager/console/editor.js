@@ -8,7 +8,7 @@ import { ordered } from "./definition.js";
 import { dryRuns, without } from "./dry-run.js";
 import { nearest } from "./match.js";
 import { follow, gutter } from "./numbered.js";
-import { lineAt, linesOfMembers } from "./positions.js";
+import { lineOfMistake, linesOfMembers } from "./positions.js";
 import { fits } from "./schema.js";
 import { complaint, counted } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
@@ -102,7 +102,7 @@ function wrongLines(draft, text) {
   const unread = /^line (\d+): /.exec(draft.unreadable ?? "");
   if (draft.unreadable !== null) return unread ? [{ line: Number(unread[1]), said: draft.unreadable }] : [];
   if (draft.lines?.text !== text || draft.lines.mode !== draft.mode) draft.lines = { text, mode: draft.mode, of: linesOfMembers(draft.mode, text) };
-  return draft.wrong.map((it) => ({ line: lineAt(draft.lines.of, it.pointer), said: `${it.pointer} ${it.detail}`.replaceAll("`", "") }));
+  return draft.wrong.map((it) => ({ line: lineOfMistake(draft.lines.of, it), said: `${it.pointer} ${it.detail}`.replaceAll("`", "") }));
 }
 
 /** Selects a line of the text. */

@@ -30,8 +30,11 @@ async function load({ params }) {
   return { stats, pools: pools.items, services: services.items, room: roomOf(stats, pools.items, services), found, safeMode, parked: parked.total, picture, past };
 }
 
+/** The observers that wait for anything but a place of a limit, which keeps them waiting by design. */
+const waitingOf = (stats) => Math.max(countOf(stats, "waiting") - stats.behind_limits, 0);
+
 function headline({ stats }) {
-  const { running, restarting, moving } = stats.health, wanted = running + restarting + countOf(stats, "waiting") + moving;
+  const { running, restarting, moving } = stats.health, wanted = running + restarting + waitingOf(stats) + moving;
   const failed = stats.observers.Failed ?? 0;
   if (total(stats) === 0) return "No observers yet";
   if (failed === 0 && running === wanted) return wanted === 0 ? "No observer is meant to run now" : wanted === 1 ? "1 observer runs" : `All ${number(running)} observers run`;
@@ -81,9 +84,10 @@ const moving = (count) => (count ? `${number(count)} moving` : null);
 
 /** Why some observers do not run, the free slots, and, while none waits for a slot, the failure tolerance. */
 function standing({ stats, pools, room: { capacity, free, active, able } }) {
-  const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = countOf(stats, "waiting"), now = waits(pools);
+  const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = waitingOf(stats), behind = stats.behind_limits, now = waits(pools);
   if (able === 0) return [health.running ? "no service takes observers now: those that run continue, and no other starts" : "No service is active: no observer can run."];
   const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting > now.count ? `${number(waiting)} waiting${now.count ? " in all" : ""}` : null, waiting + health.moving > now.count ? moving(health.moving) : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
+  if (behind) parts.push(`${number(behind)} ${behind === 1 ? "waits" : "wait"} for a limit`);
   const room = `${number(free)} of ${counted(capacity, "slot")} free on ${counted(active, "active service")}`;
   return [...now.sentences, ...parts, room, now.count === 0 ? nextFailure(pools) : null].filter(Boolean);
 }
@@ -122,10 +126,11 @@ const poolsPanel = ({ pools, room }) => {
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => [h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
       { title: "Services", isExtra: true, class: "n", cell: (it) => number(it.services) },
-      { title: "Used", isExtra: true, class: "wide", cell: (it) => bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`) },
+      { title: "Used", isExtra: true, class: "wide", cell: (it) => bar(it.capacity - it.free, it.capacity, `${number(it.free)} of ${number(it.capacity)} slots free on active services`) },
       { title: "Held", class: "n", cell: (it) => number(it.held) },
+      { title: "Free", class: "n", cell: (it) => number(it.free) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
-      { title: "Waiting for a slot", class: "n", cell: (it) => number(it.waiting) },
+      { title: "Waiting for a slot", class: "n", cell: (it) => number(waitingIn(it)) },
     ], pools));
 };
 

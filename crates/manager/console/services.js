@@ -47,11 +47,12 @@ const drain = async (it, context) => askChange({
 
 async function resize(it, context) {
   const free = await freeBeside(it);
+  const homeless = ({ capacity }) => (free === null || !/^\d+$/.test(capacity) ? 0 : it.held - free - Number(capacity));
   return askChange({
     title: `Capacity of ${it.name}`, action: "Set",
     lines: [`It has ${counted(it.capacity, "slot")}, of which ${number(it.held)} are in use. If you reduce its capacity, it hands over the observers for which it has no slot any more.`, ...(free === null ? [] : [`${room(it, free)}.`])],
     fields: [{ name: "capacity", label: "Slots", placeholder: String(it.capacity), hint: "if empty, the number in its configuration" }], check: optional("capacity", 0), lookAfter: "capacity",
-    look: async ({ capacity }) => { const homeless = free === null || !/^\d+$/.test(capacity) ? 0 : it.held - free - Number(capacity); return homeless > 0 ? `Observers that take ${counted(homeless, "slot")} would run nowhere until there are more slots.` : ""; },
+    look: async (typed) => (homeless(typed) > 0 ? { text: `Observers that take ${counted(homeless(typed), "slot")} would run nowhere until there are more slots.`, isDanger: true } : ""),
     send: ({ capacity }) => call("PATCH", path(it), { capacity: capacity ? Number(capacity) : null }), done: () => `Capacity change of ${it.name} requested.`,
   }, context);
 }
@@ -119,9 +120,9 @@ const SORTS = {
   used: (a, b) => a.held / Math.max(a.capacity, 1) - b.held / Math.max(b.capacity, 1) || byName(a, b), heartbeat: (a, b) => a.last_heartbeat_at.localeCompare(b.last_heartbeat_at), version: (a, b) => a.version.localeCompare(b.version) || byName(a, b),
 };
 
-/** Sorted as the address says: problems first, unless a column is chosen. */
+/** Sorted as the address says. Unless a column is chosen, problems come first in a table; cards keep their places, so that no button moves under the pointer. */
 function arranged(living, params) {
-  const name = params.get("sort") ?? "state", sort = SORTS[name.replace("-", "")] ?? SORTS.state;
+  const name = params.get("sort") ?? (living.length <= CARDS ? "name" : "state"), sort = SORTS[name.replace("-", "")] ?? SORTS.state;
   return living.toSorted((a, b) => (name.startsWith("-") ? sort(b, a) : sort(a, b)));
 }
 

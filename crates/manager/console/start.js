@@ -2,7 +2,7 @@
 import { call, get } from "./api.js";
 import { askSent } from "./ask-sent.js";
 import { asDuration, asName, asWhole } from "./create-check.js";
-import { ownNamespace, readable } from "./session.js";
+import { may, ownNamespace, readable } from "./session.js";
 import { counted, number } from "./show.js";
 import { fromYaml } from "./yaml.js";
 
@@ -44,7 +44,7 @@ function once(path) {
 async function choices() {
   const [kinds, pools, namespaces] = await Promise.all([readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
   const options = (any, { items }) => [["", any], ...items.map((it) => [it.name, it.name])];
-  return { kinds: options("any kind", kinds), pools: options("any pool", pools), namespaces: namespaces.items.map((it) => it.name) };
+  return { kinds: options("any kind", kinds), pools: options("any pool", pools), served: pools.items.filter((it) => it.services > 0).map((it) => it.name), mayReadPools: may("pools:read"), namespaces: namespaces.items.map((it) => it.name) };
 }
 
 const given = (all) => Object.fromEntries(Object.entries(all).filter(([, value]) => value));
@@ -123,17 +123,22 @@ function batchField(pointer) {
   return first === "observers" || first === "defaults" ? [first, pointer.slice(first.length + 1)] : [first];
 }
 
-/** Says how many members the batch has. */
-async function counting({ observers }) {
+/** Says how many members the batch has, and which of their pools have no service. */
+const counting = ({ served, mayReadPools }) => async ({ observers, defaults }) => {
   if (!observers) return "";
-  try { return `The batch has ${counted(membersOf(observers).length, "observer")}.`; } catch { return ""; }
-}
+  try {
+    const members = membersOf(observers), common = defaults ? mapOf(defaults).pool : undefined;
+    const pools = new Set(members.map((it) => it.pool ?? common ?? "default").filter((it) => typeof it === "string" && !served.includes(it)));
+    const unserved = mayReadPools && pools.size ? ` No service of ${pools.size === 1 ? "pool" : "the pools"} ${[...pools].slice(0, NAMED).join(", ")} runs: until one does, the observers wait.` : "";
+    return `The batch has ${counted(members.length, "observer")}.${unserved}`;
+  } catch { return ""; }
+};
 
 /** Asks for a batch, creates it and opens its page. */
 export async function createBatch() {
-  const { namespaces } = await choices(), post = once("/v1/batches"), own = ownNamespace() ?? "default";
+  const known = await choices(), { namespaces } = known, post = once("/v1/batches"), own = ownNamespace() ?? "default";
   const made = await askSent({
-    title: "New batch", keeps: true, action: "Create batch", check: wrongBatch, fieldOf: batchField, look: counting, lookAfter: "observers",
+    title: "New batch", keeps: true, action: "Create batch", check: wrongBatch, fieldOf: batchField, look: counting(known), lookAfter: "observers",
     lines: ["The observers of a batch are created together, and the batch completes when each has ended."],
     send: (typed) => post({
       ...given({ name: typed.name, namespace: typed.namespace === own ? "" : typed.namespace }), ...(typed.max_running && { max_running: Number(typed.max_running) }), ...(typed.defaults && { defaults: mapOf(typed.defaults) }), observers: membersOf(typed.observers),

@@ -148,17 +148,89 @@ class Reader {
     return (style === ">" ? body.replace(/(\S)\n(?=\S)/g, "$1 ") : body) + (chomp === "-" ? "" : "\n");
   }
 
-  /** JSON, over several lines if its brackets do not close on one; names and texts need no quotes if they are plain. */
+  /** A list or a map in brackets, over several lines if they do not close on one. */
   flow(first) {
     const begun = this.at - 1;
     let text = first;
-    for (;;) {
-      try { return JSON.parse(text); } catch { /* perhaps it is not all */ }
-      try { return JSON.parse(text.replace(/("(?:[^"\\]|\\.)*")|'((?:[^']|'')*)'|([^\s"'[\]{},:](?:[^"[\]{},:]|:(?=\S))*?)(?=\s*(?:[,\]}]|:(?:\s|$)))/g, (whole, double, single, plain) => double ?? (single !== undefined ? JSON.stringify(single.replaceAll("''", "'")) : plain === undefined ? whole : JSON.stringify(typed(plain))))); } catch { /* nor in this form */ }
-      if (this.at >= this.all.length) this.fail("its brackets do not close, or it is not JSON", begun);
+    while (isOpen(text)) {
+      if (this.at >= this.all.length) this.fail("its brackets do not close", begun);
       text += ` ${this.bare(this.all[this.at].trim())}`;
       this.at += 1;
     }
+    return new Brackets(text, (message) => this.fail(message, begun)).read();
+  }
+}
+
+/** Whether a bracket is open at the end; brackets within quotes are none. */
+function isOpen(text) {
+  const outside = text.replace(/(?<=^|[\s[{,:])(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')/g, "");
+  return (outside.match(/[[{]/g) ?? []).length > (outside.match(/[\]}]/g) ?? []).length;
+}
+
+/** Reads a list or a map in brackets. As in JSON, but names and texts need no quotes if they are plain, and a comma may follow the last member. */
+class Brackets {
+  constructor(text, fail) {
+    [this.text, this.at, this.fail] = [text, 0, fail];
+  }
+
+  read() {
+    const value = this.value();
+    if (this.next() !== undefined) this.fail(`“${this.text.slice(this.at, this.at + 40)}” does not belong to what is before it`);
+    return value;
+  }
+
+  /** The next character that is not a space. */
+  next() {
+    while (/\s/.test(this.text[this.at] ?? "")) this.at += 1;
+    return this.text[this.at];
+  }
+
+  take(pattern) {
+    pattern.lastIndex = this.at;
+    const found = pattern.exec(this.text);
+    if (found) this.at = pattern.lastIndex;
+    return found?.[0];
+  }
+
+  value() {
+    const next = this.next();
+    if (next === "[") return this.list();
+    if (next === "{") return this.map();
+    return this.scalar();
+  }
+
+  scalar() {
+    const next = this.next();
+    if (next === '"') { try { return JSON.parse(this.take(/"(?:[^"\\]|\\.)*"/y)); } catch { this.fail("the quotes do not close"); } }
+    if (next === "'") return (this.take(/'(?:[^']|'')*'/y) ?? this.fail("the quotes do not close")).slice(1, -1).replaceAll("''", "'");
+    return typed((this.take(/[^\s[\]{},:](?:[^[\]{},:]|:(?=[^\s,\]}]))*/y) ?? this.fail(next === undefined ? "its brackets do not close" : `a value is missing before “${next}”`)).trim());
+  }
+
+  /** Members up to a bracket, with commas between them. */
+  members(close, member) {
+    this.at += 1;
+    while (this.next() !== close) {
+      member();
+      if (this.next() === ",") this.at += 1;
+      else if (this.next() !== close) this.fail(this.next() === undefined ? "its brackets do not close" : `a comma or “${close}” is missing before “${this.text.slice(this.at, this.at + 40)}”`);
+    }
+    this.at += 1;
+  }
+
+  list() {
+    const items = [];
+    this.members("]", () => items.push(this.value()));
+    return items;
+  }
+
+  map() {
+    const members = {};
+    this.members("}", () => {
+      const name = String(this.scalar());
+      if (Object.hasOwn(members, name)) this.fail(`${name} occurs twice`);
+      if (this.next() === ":") { this.at += 1; members[name] = [",", "}"].includes(this.next()) ? null : this.value(); } else members[name] = null;
+    });
+    return members;
   }
 }
 
