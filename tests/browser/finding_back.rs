@@ -108,7 +108,8 @@ async fn a_handover_to_nowhere_becomes_an_incident() {
     page.until_text(".empty", "No incidents").await;
     page.until_text(".incident-list", "1 runs nowhere yet").await;
     page.click(Locator::Css(".incident-list a.title")).await;
-    page.until_text("[data-key=moves]", "1 runs nowhere yet\none").await;
+    page.until_text("[data-key=moves] h3", "1 runs nowhere yet").await;
+    page.until_text("[data-key=moves] p a", "one").await;
     page.until_text("[data-key=flow]", "No service has started any of them yet.").await;
 }
 

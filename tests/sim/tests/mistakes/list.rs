@@ -324,7 +324,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "republish-an-ended-lease-under-the-same-generation",
-        seed: 1515,
+        seed: 2011,
         rule: "epochs",
         edits: &[edit(
             DUE,
