@@ -132,8 +132,11 @@ impl Order {
 fn draining(it: &Service) -> String {
     let name = &it.name;
     let Some(drain) = &it.drain else { return format!("service {name} is drained and stays cordoned") };
-    let told =
-        format!("service {name} is draining: {} of {} moved", drain.moved, counted(drain.of, "observer"));
+    let told = format!(
+        "service {name} is draining: {} of {} handed over",
+        drain.moved,
+        counted(drain.of, "observer")
+    );
     match (&it.unconfirmed, &drain.waits) {
         (Some(unconfirmed), _) => format!("{told}; {unconfirmed}"),
         (None, Some(why)) => format!("{told}; waiting: {why}"),

@@ -81,8 +81,8 @@ export function orders(it, context) {
 
 export function progress({ of, moved, waits }) {
   return h("div", { class: "drain", key: "drain" },
-    h("p", { class: "fine" }, `Draining: ${number(moved)} of ${number(of)} moved`),
-    bar(moved, of, `${number(moved)} of ${number(of)} moved`, false),
+    h("p", { class: "fine" }, `Draining: ${number(moved)} of ${number(of)} handed over`),
+    bar(moved, of, `${number(moved)} of ${number(of)} handed over`, false),
     waits ? h("p", { class: "fine warn" }, `Waiting: ${waits}`) : null);
 }
 

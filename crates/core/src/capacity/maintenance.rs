@@ -209,11 +209,21 @@ pub fn plan_fleet(
     for (name, orders) in book.iter().filter(|(_, orders)| orders.drain.is_some()) {
         let mut same =
             services.iter().filter(|it| it.registration.name.as_str() == name && !it.state().is_over());
-        if same.all(|service| service.held() == 0 && orders.followed_by(service)) {
+        if same.all(|service| orders.followed_by(service) && is_empty(service, orders, reported)) {
             plan.drained.push(name.clone());
         }
     }
     plan
+}
+
+/// Whether a service that drains surely holds nothing.
+///
+/// The obvious way takes the number in its latest heartbeat. But if the service took observers again shortly before the drain, that
+/// heartbeat may be older than these observers.
+fn is_empty(service: &ServiceRow, orders: &Orders, reported: &ReportedSlots) -> bool {
+    let is_newer = orders.drain.as_ref().is_none_or(|drain| service.heard_at >= drain.asked_at);
+    let holds = reported.held.get(&service.id).is_some_and(|held| *held > 0);
+    service.held() == 0 && !holds && is_newer
 }
 
 /// The room of each pool, for observers of any weight.

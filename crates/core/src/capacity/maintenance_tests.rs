@@ -124,7 +124,14 @@ fn a_drain_ends_when_nothing_is_held_and_the_cordon_stays() {
     assert!(plan(&[service(1, 1, Intent::Draining)], &book, at(2)).drained.is_empty());
     // The latest heartbeat may predate the drain.
     assert!(plan(&[service(1, 0, Intent::Active)], &book, at(2)).drained.is_empty());
-    assert_eq!(plan(&[service(1, 0, Intent::Draining)], &book, at(2)).drained, ["s1"]);
+    let heard = |secs| ServiceRow { heard_at: at(secs), ..service(1, 0, Intent::Draining) };
+    assert!(plan(&[heard(0)], &book, at(2)).drained.is_empty(), "the service may have taken observers since");
+    assert_eq!(plan(&[heard(1)], &book, at(2)).drained, ["s1"]);
+    // Observers have started after the latest heartbeat.
+    let mut reported = ReportedSlots { held: [(heard(1).id, 2)].into(), ..ReportedSlots::default() };
+    assert!(plan_fleet(&[heard(1)], &reported, &book, at(2)).drained.is_empty());
+    reported.held.insert(heard(1).id, 0);
+    assert_eq!(plan_fleet(&[heard(1)], &reported, &book, at(2)).drained, ["s1"]);
     let orders = book.get_mut("s1").unwrap();
     assert!(orders.drained(at(3)) && orders.cordoned);
 }

@@ -124,7 +124,7 @@ fn note(it: &Service, now: Timestamp) -> String {
     let mut told = Vec::new();
     told.extend(it.stalled.first().map(|stalled| format!("stalled by {}", stalled.name)));
     if let Some(drain) = &it.drain {
-        told.push(format!("{} of {} moved", drain.moved, drain.of));
+        told.push(format!("{} of {} handed over", drain.moved, drain.of));
         told.extend(drain.waits.clone());
     } else if it.cordoned && it.unconfirmed.is_none() {
         told.push("by hand".to_owned());
