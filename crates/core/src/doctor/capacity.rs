@@ -7,6 +7,7 @@ use crate::id::Pool;
 use crate::record::service::{ServiceRow, ServiceState};
 use crate::record::taking::taking;
 use crate::wording::counted;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ fn without_active(pool: &Pool, fleet: &FleetFacts, needed: u64) -> Option<Findin
     let start = format!("start a service with `[service] pool = \"{pool}\"`");
     let held_back = |it: &&&ServiceRow| matches!(it.state(), ServiceState::Cordoned | ServiceState::Draining);
     let slots = counted(needed, "slot");
-    let (code, what, cure) = match (living.len(), living.iter().find(held_back)) {
+    let held_back = living.iter().filter(held_back).min_by_key(|it| Reverse(free(it)));
+    let (code, what, cure) = match (living.len(), held_back) {
         (0, _) => ("no-service", format!("pool {pool} needs {slots} and has no service"), start),
         (count, first) => (
             "no-active-service",
@@ -145,11 +147,16 @@ pub(super) fn returning(fleet: &FleetFacts, now: Timestamp) -> impl Iterator<Ite
     fleet.killed_by_hand.iter().filter(move |it| !is_late(it) && !is_back(it))
 }
 
-/// The cordoned services of a pool, the largest first.
-fn cordoned<'a>(pool: &Pool, fleet: &'a FleetFacts) -> Vec<&'a ServiceRow> {
+/// The slots that become free for others if the service takes observers again.
+fn free(it: &ServiceRow) -> u32 {
+    it.capacity().saturating_sub(it.held())
+}
+
+/// The cordoned services of a pool, those with the most free slots first.
+pub(super) fn cordoned<'a>(pool: &Pool, fleet: &'a FleetFacts) -> Vec<&'a ServiceRow> {
     let is_it = |it: &&ServiceRow| it.registration.pool == *pool && it.state() == ServiceState::Cordoned;
     let mut all: Vec<&ServiceRow> = fleet.services.iter().filter(is_it).collect();
-    all.sort_by_key(|it| std::cmp::Reverse(it.capacity()));
+    all.sort_by_key(|it| Reverse((free(it), it.capacity())));
     all
 }
 
@@ -165,9 +172,18 @@ fn of_pool(
     let missing = |after: u64| needed.saturating_sub(after);
     let more = |most: u64| {
         let start = format!("start another service of pool {pool} with at least {}", counted(most, "slot"));
-        match cordoned.first().filter(|it| u64::from(it.capacity()) >= most) {
-            Some(it) => format!("`everwatch service uncordon {}`, or {start}", it.registration.name),
-            None => start,
+        match cordoned.first().map(|it| (it, u64::from(free(it)))) {
+            Some((it, free)) if free >= most => {
+                format!("`everwatch service uncordon {}`, or {start}", it.registration.name)
+            }
+            Some((it, free)) if free > 0 => {
+                let adds = counted(free, "slot");
+                format!(
+                    "`everwatch service uncordon {}`, which adds {adds}, or {start}",
+                    it.registration.name
+                )
+            }
+            _ => start,
         }
     };
     Some(match losses_survived(&sizes, needed) {

@@ -236,6 +236,11 @@ fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
         let drain = fleet.orders.get(name)?.drain.as_ref()?;
         let room = room.get(&service.registration.pool).copied().unwrap_or_default();
         let told = progress(drain, service, room, now);
+        let cordoned = capacity::cordoned(&service.registration.pool, fleet);
+        let cordoned = cordoned.first().filter(|it| it.held() < it.capacity() && it.id != service.id);
+        let cordoned = cordoned.map_or_else(String::new, |it| {
+            format!("`everwatch service uncordon {}`, ", it.registration.name)
+        });
         Some(Finding {
             code: "drain-waits",
             severity: Severity::Warning,
@@ -243,7 +248,7 @@ fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
             what: format!("its drain is stuck at {} of {}: {}", told.moved, told.of, told.waits?),
             why: "the drain ends only when the service holds no observer".to_owned(),
             cure: format!(
-                "start another service of pool {}, raise the capacity of one (`everwatch service capacity NAME SLOTS`), or end the \
+                "{cordoned}start another service of pool {}, raise the capacity of one (`everwatch service capacity NAME SLOTS`), or end the \
                  drain: `everwatch service uncordon {name}`. `everwatch service drain {name} --force` stops the remaining observers, \
                  which wait until slots are free",
                 service.registration.pool
