@@ -133,7 +133,8 @@ pub struct Incident {
     pub gap_ms_median: u64,
     /// The 99th percentile of the gaps of the moves, in ms.
     pub gap_ms_p99: u64,
-    /// The longest gap, in ms; in an open incident, gaps last until now.
+    /// The longest gap, in ms; in an open incident, gaps last until now. While no observer of a lost service has started elsewhere, it is
+    /// counted from the time at which managers concluded the loss, so it is a lower bound.
     pub gap_ms_max: u64,
     /// Whether at least one of these gaps is an upper bound: it is counted from the last sign of life of the service, because
     /// a run did not report its end.
@@ -197,6 +198,12 @@ impl From<core::Mark> for TimelineMark {
 }
 
 impl Incident {
+    /// Whether its longest gap is a lower bound: it began before managers concluded that the service was lost.
+    #[must_use]
+    pub fn gap_is_least(&self) -> bool {
+        self.moved == 0 && self.waiting > 0 && matches!(self.cause.as_str(), "lost" | "unknown")
+    }
+
     fn of(it: core::Incident, names: &HashMap<ObserverId, NamedThing>) -> Self {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let cause = match it.cause {

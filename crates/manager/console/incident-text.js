@@ -1,6 +1,6 @@
 // An incident as text: a one-line summary to paste into a chat, and the address of its page.
 import { stamp } from "./clock.js";
-import { gapText, isBound } from "./gap.js";
+import { gapText, isBound, longestText } from "./gap.js";
 import { counted, duration, eventWord, number } from "./show.js";
 
 /** The event that a cause stands for; a title names the service, so it omits this word. */
@@ -14,11 +14,13 @@ const LONG_GAP_MS = 10000;
 export const isHandover = (it) => (it.cause === "handed_over" || it.cause === "stopped") && it.gap_ms_max < LONG_GAP_MS;
 
 export const incidentHref = (it) => `#/incidents/${encodeURIComponent(it.from)}/${encodeURIComponent(it.since)}`;
-/** What its observers did: those that its service started again, because no other had room, have not moved. */
-function movedText({ from, to, moved }) {
-  const back = Math.min(to[from] ?? 0, moved), gone = moved - back;
-  return [gone || !back ? `${counted(gone, "observer")} moved` : null, back ? `${gone ? number(back) : counted(back, "observer")} started there again` : null].filter(Boolean).join(", ");
+/** How many of its observers moved, and how many its service started again, because no other had room: those have not moved. */
+export function moved({ from, to, moved: all }) {
+  const back = Math.min(to[from] ?? 0, all), gone = all - back;
+  return [gone || !back ? { title: "Moved", word: "moved", count: gone } : null, back ? { title: "Started there again", word: "started there again", count: back } : null].filter(Boolean);
 }
+
+const movedText = (it) => moved(it).map(({ word, count }, at) => `${at ? number(count) : counted(count, "observer")} ${word}`).join(", ");
 
 export const incidentTitle = (it) => `${it.from} ${causeWord(it.cause)} · ${movedText(it)}${it.waiting ? `, ${number(it.waiting)} ${it.waiting === 1 ? "runs" : "run"} nowhere yet` : ""}`;
 
@@ -32,6 +34,6 @@ export function targets({ to, to_others: others = 0 }, withCounts = false) {
 }
 
 const gapOf = (it, ms) => gapText(ms, isBound(it));
-export const gaps = (it) => it.moved === 0 ? `gap so far ${gapOf(it, it.gap_ms_max)}` : `gap median ${gapOf(it, it.gap_ms_median)} · p99 ${gapOf(it, it.gap_ms_p99)} · longest ${gapOf(it, it.gap_ms_max)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
+export const gaps = (it) => it.waiting > 0 ? `longest gap so far ${longestText(it)}` : `gap median ${gapOf(it, it.gap_ms_median)} · p99 ${gapOf(it, it.gap_ms_p99)} · longest ${gapOf(it, it.gap_ms_max)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
 
 export const incidentLine = (it) => `${incidentTitle(it)} · ${gaps(it)} · to ${targets(it, true)} · ${stamp(it.since)}`;

@@ -3,11 +3,12 @@ import { get } from "./api.js";
 import { exact } from "./clock.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
-import { AT_MOST, gap, isBound } from "./gap.js";
-import { gaps, incidentHref, incidentLine, incidentTitle, isHandover, targets, untilOf } from "./incident-text.js";
+import { AT_MOST, gap, isBound, longest } from "./gap.js";
+import { gaps, incidentHref, incidentLine, incidentTitle, isHandover, moved, targets, untilOf } from "./incident-text.js";
 import { causeGlyph, columns, lanesPanel } from "./lanes.js";
 import { earliest } from "./lanes-scale.js";
 import { COUNTS, someIncidents } from "./nav.js";
+import { lackOf } from "./problems.js";
 import { readable } from "./session.js";
 import { bar, counted, duration, empty, fact, number, observerLink, table, time } from "./show.js";
 
@@ -45,18 +46,24 @@ function draw({ incidents, completeSince }, { params }, context) {
   ];
 }
 
+/** The incident of an address. While observers run nowhere, managers may not know yet how early the first gap began: later, the incident begins before the time in the address. */
+function incidentAt(all, at) {
+  return all.find((one) => Date.parse(one.since) === at) ?? all.findLast((one) => Date.parse(one.since) <= at && at <= untilOf(one)) ?? null;
+}
+
 async function loadOne({ parts: [, from, since] }) {
   const at = Date.parse(since ?? "");
   if (Number.isNaN(at)) return { from, it: null };
   const day = await get("/v1/timeline", { since: "24h", columns: 1, service: from });
-  const it = day.incidents.find((one) => one.from === from && Date.parse(one.since) === at);
+  const it = incidentAt(day.incidents.filter((one) => one.from === from), at);
   if (!it) return { from, it: null };
   const until = new Date(Math.min(untilOf(it) + 2 * AROUND_MS, Date.now())).toISOString();
-  const [picture, services, starts] = await Promise.all([
+  const [picture, services, pools, starts] = await Promise.all([
     get("/v1/timeline", { since: new Date(Math.max(at - AROUND_MS, earliest())).toISOString(), until, columns: columns(), service: [from, ...Object.keys(it.to)] }),
-    readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), get("/v1/events", { type: "started", details: true, since: new Date(at - 1000).toISOString(), until: new Date(untilOf(it) + 1000).toISOString(), limit: MOVED })]);
+    readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), readable("pools:read", () => get("/v1/pools"), { items: [] }), get("/v1/events", { type: "started", details: true, since: new Date(at - 1000).toISOString(), until: new Date(untilOf(it) + 1000).toISOString(), limit: MOVED })]);
   const within = (event) => event.gap_ms !== null && event.service?.name in it.to;
-  return { from, it, picture, services: services.items, moves: starts.items.filter(within) };
+  const pool = services.items.find((one) => one.name === from)?.pool;
+  return { from, it, picture, services: services.items, pool: pools.items.find((one) => one.name === pool), moves: starts.items.filter(within) };
 }
 
 export const capacities = (services) => new Map(services.filter((it) => !it.is_deleted).map((it) => [it.name, it.capacity]));
@@ -65,22 +72,22 @@ const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "
   Object.entries(it.to).sort((a, b) => b[1] - a[1]).map(([name, count]) => h("li", { key: name }, h("a", { href: `#/services/${encodeURIComponent(name)}` }, name), bar(count, Math.max(it.moved, 1), `${number(count)} of ${number(it.moved)}`, false), h("span", { class: "n" }, number(count))))));
 
 /** The observers of an open incident that run nowhere yet. */
-function nowhere({ waiting, waiting_observers: named }) {
+function nowhere({ waiting, waiting_observers: named }, pool) {
   if (waiting === 0) return null;
-  const more = waiting - named.length;
+  const more = waiting - named.length, why = pool ? lackOf(pool) : null;
   return [h("h3", {}, `${number(waiting)} ${waiting === 1 ? "runs" : "run"} nowhere yet`),
     h("p", {}, named.flatMap((one, at) => [at ? ", " : null, observerLink(one)]), more > 0 ? `${named.length ? " and " : ""}${number(more)} more` : null),
-    h("p", { class: "fine" }, "The page of each says for what it waits. ", h("a", { href: "#/observers?health=waiting,moving" }, "All observers that wait or move"))];
+    h("p", { class: "fine" }, why ? `${why} ` : null, "The page of each says for what it waits. ", h("a", { href: "#/observers?health=waiting,moving" }, "All observers that wait or move"))];
 }
 
-const movesPanel = (it, moves) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), nowhere(it), moves.length === 0 ? (it.moved ? h("p", { class: "fine" }, "The events of these moves are no longer stored.") : null) : table("Observers that moved", [
+const movesPanel = (it, moves, pool) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), nowhere(it, pool), moves.length === 0 ? (it.moved ? h("p", { class: "fine" }, "The events of these moves are no longer stored.") : null) : table("Observers that moved", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
   { title: "To", cell: (event) => event.service?.name ?? "" },
   { title: "Gap", class: "n", cell: (event) => gap(event.gap_ms, isBound(event)) },
   { title: "Overlap", class: "n", cell: (event) => (event.overlap_ms ? duration(event.overlap_ms) : "0") },
 ], moves.toSorted((a, b) => b.gap_ms - a.gap_ms).slice(0, 50)));
 
-function drawOne({ from, it, picture, services, moves }, _route, context) {
+function drawOne({ from, it, picture, services, pool, moves }, _route, context) {
   const crumb = h("p", { class: "crumb" }, h("a", { href: "#/incidents" }, "Incidents"), " / ", from);
   if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, "Incident")), empty("This incident is no longer stored", "The timeline holds the incidents of the last 24 hours. The events include older moves.", h("a", { class: "button", href: "#/incidents" }, "Incidents"), h("a", { class: "button", href: "#/events?type=started" }, "Events"))];
   const line = incidentLine(it);
@@ -88,10 +95,10 @@ function drawOne({ from, it, picture, services, moves }, _route, context) {
     h("header", { class: "head" }, crumb, h("h1", {}, incidentTitle(it)), h("p", { class: "total" }, time(it.since))),
     h("p", { class: "why" }, CAUSES[it.cause] ?? "", isBound(it) ? " The gaps are upper bounds, counted from the last sign of life of the service." : ""),
     h("section", { class: "panel across", key: "line" }, h("header", {}, h("h2", {}, "As one line"), h("span", { class: "row end" }, copyButton(line), copyButton(location.href, "Copy link"))), h("p", { class: "incident-line" }, line)),
-    h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, fact("Moved", number(it.moved)), it.moved ? [fact("Median gap", gap(it.gap_ms_median, isBound(it))), fact("p99", gap(it.gap_ms_p99, isBound(it)))] : null,
-      fact("Longest gap", gap(it.gap_ms_max, isBound(it))), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact(it.until ? "All ran again after" : "Open for", gap(Math.max(untilOf(it) - Date.parse(it.since), 0), isBound(it))))),
+    h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, moved(it).map(({ title, count }) => fact(title, number(count))), it.moved ? [fact(it.waiting ? "Median gap of those that run" : "Median gap", gap(it.gap_ms_median, isBound(it))), fact("p99", gap(it.gap_ms_p99, isBound(it)))] : null,
+      fact("Longest gap", longest(it)), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact(it.until ? "All ran again after" : "Open for", longest(it, Math.max(untilOf(it) - Date.parse(it.since), 0))))),
     lanesPanel(picture, capacities(services), { title: "Timeline of the services involved", context }),
-    h("div", { class: "panels", key: "panels" }, movesPanel(it, moves), flow(it)),
+    h("div", { class: "panels", key: "panels" }, movesPanel(it, moves, pool), flow(it)),
     h("p", { class: "fine" }, `${counted(picture.marks.length, "event")} of services in this time. `, h("a", { href: `#/events?type=service_lost,service_suspect,service_gone,service_registered,service_draining,service_drained` }, "Events of services")),
   ];
 }

@@ -12,7 +12,6 @@ import { counted, number, table } from "./show.js";
 const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
 const NARROW = 620;
 const NEAR = 7;
-const WIDE_GAP = 14;
 /** A column of this time shows that there was a gap, not how long it was. */
 const COARSE_MS = 20000;
 /** The radius of the end of an arc. */
@@ -72,13 +71,27 @@ function momentary(incidents, columnMs) {
   };
 }
 
+/** The segments with a gap of which only a part of the observers is left: the others of the same gap have started. */
+function partial(segments) {
+  const parts = new Set();
+  let run = [];
+  const close = () => { const all = most({ segments: run }, "gap"); run.filter((it) => it.gap < all).forEach((it) => parts.add(it)); run = []; };
+  for (const it of segments) {
+    if (it.gap === 0 || (run.length && Date.parse(run.at(-1).until) < Date.parse(it.since))) close();
+    if (it.gap > 0) run.push(it);
+  }
+  close();
+  return parts;
+}
+
 function faults(segments, row, { x, isCoarse }, isMomentary) {
+  const parts = partial(segments);
   return segments.filter((it) => it.gap > 0 || it.overlap > 0).flatMap((it) => {
     const from = x(Date.parse(it.since)), whole = x(Date.parse(it.until)) - from, isBrief = isCoarse || isMomentary(it), width = isBrief ? Math.max(whole - 1, 1.2) : Math.max(whole, 2.5);
     const part = (name) => s("rect", { class: name, x: from.toFixed(1), y: y(row), width: width.toFixed(1), height: ROW, rx: 1 });
     // A column of a minute has a gap if there was one for a moment: it must not look like a minute of it.
     if (isBrief) return [it.gap > 0 ? part("gap brief") : null, it.overlap > 0 ? part("overlap") : null];
-    return [it.gap > 0 ? part(width > WIDE_GAP ? "gap long" : "gap") : null, it.gap > 0 && width > WIDE_GAP ? s("rect", { class: "gap", x: from.toFixed(1), y: y(row), width: 2.5, height: ROW }) : null, it.overlap > 0 ? part("overlap") : null];
+    return [it.gap > 0 ? part(parts.has(it) ? "gap some" : "gap") : null, it.overlap > 0 ? part("overlap") : null];
   }).filter(Boolean);
 }
 
@@ -89,7 +102,8 @@ const CONCLUDED_MS = 120000;
 function placeOf(it, incidents, x) {
   const at = Date.parse(it.at);
   if (it.type !== "service_lost") return x(at) + 1;
-  const gaps = incidents.filter((one) => one.from === it.service && one.cause === "lost").map((one) => Date.parse(one.since));
+  // The gap in the lane begins with the second.
+  const gaps = incidents.filter((one) => one.from === it.service && one.cause === "lost").map((one) => Math.floor(Date.parse(one.since) / 1000) * 1000);
   const begun = gaps.findLast((since) => since <= at && at - since < CONCLUDED_MS);
   return x(begun ?? at) - NEAR;
 }
@@ -137,7 +151,9 @@ function arcs(it, rows, { x, right }) {
   const x0 = x(Date.parse(it.since)), y0 = y(from) + ROW / 2;
   return Object.keys(it.to).filter((name) => rows.has(name) && rows.get(name) !== from).map((name) => {
     const to = rows.get(name), far = Math.abs(to - from);
-    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(untilOf(it)), x0 + 16 + far * 4), right - END);
+    // Half of them had started by then; some may have waited much longer for a slot.
+    const started = Date.parse(it.since) + it.gap_ms_median;
+    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(started), x0 + 16 + far * 4), right - END);
     return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${Math.min(x0 + 18, x1).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: END }));
   });
 }
@@ -195,11 +211,13 @@ function look(event, picture, shown, at, width) {
 
 const pattern = (id, size, color, opacity) => s("pattern", { id, width: size, height: size, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("line", { x1: 0, y1: 0, x2: 0, y2: size, stroke: `var(${color})`, "stroke-width": size / 2.4, opacity }));
 
+/** The axis of a picture that ends longer ago than this, in ms, has the time of the clock. */
+const LIVE_MS = 10000;
 /** The width of the words at the start of the axis. */
 const START = 76;
 
 function axis(at, bottom, width, isFromStart) {
-  const live = Math.abs(Date.now() - at.until) < 60000;
+  const live = Math.abs(Date.now() - at.until) < LIVE_MS;
   const start = isFromStart ? s("text", { key: "start", x: at.left, y: bottom + 15 }, "since start") : null;
   return [start, ...ticks(at, width / 130, !live).map(({ at: moment, ago, isFine }) => {
     const place = at.x(moment).toFixed(1);

@@ -35,6 +35,13 @@ export const waitingIn = (it) => (lacksSlots(it) ? Math.max(it.waiting, Math.min
 /** The pools that lack slots: all are in use while observers wait for one. */
 export const full = (pools) => pools.filter((it) => it.services > 0 && !it.paused && it.free === 0 && waitingIn(it) > 0);
 
+/** What the pool lacks for observers that wait, as a sentence; nothing if it lacks nothing. */
+export function lackOf(it) {
+  if (it.services === 0) return `Pool ${it.name} has no service.`;
+  if (!lacksSlots(it) || it.free > 0) return null;
+  return it.capacity > 0 ? `Pool ${it.name} is full: all ${counted(it.capacity, "slot")} are in use.` : `No service of pool ${it.name} takes observers now.`;
+}
+
 const wait = (count) => `${counted(count, "observer")} ${count === 1 ? "waits" : "wait"}`;
 const poolRow = (it, { status, word, said }) => h("li", { key: `pool-${it.name}` },
   h("span", { class: "mark", "data-status": status }),
@@ -49,7 +56,7 @@ const fullRow = (it) => poolRow(it, it.capacity > 0
 const stuck = (services) => services.filter((it) => !it.is_deleted && it.drain?.waits);
 const stuckRow = (it) => h("li", { key: `drain-${it.id}` },
   h("span", { class: "mark", "data-status": "restarting" }),
-  h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, `its drain waits, with ${number(it.drain.moved)} of ${counted(it.drain.of, "observer")} moved: ${it.drain.waits}`)),
+  h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, `its drain waits, with ${number(it.drain.moved)} of ${counted(it.drain.of, "observer")} handed over: ${it.drain.waits}`)),
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "restarting" }, "Draining")));
 
 const observerRow = (it) => h("li", { key: it.id },

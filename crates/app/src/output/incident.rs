@@ -1,6 +1,6 @@
 //! An incident of the timeline in words.
 
-use super::cells::{gap, time_of_day};
+use super::cells::{gap, millis, or_dash, time_of_day};
 use everwatch_api::Incident;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::wording::{counted, counted_subject};
@@ -23,6 +23,19 @@ pub(crate) fn main_destination(it: &Incident) -> String {
         (_, true) => ", and others".to_owned(),
     };
     format!("{name} ({moved}){more}")
+}
+
+/// The longest gap, with a sign if it is an upper or a lower bound.
+pub(super) fn longest_gap(it: &Incident) -> String {
+    if it.gap_is_least() {
+        return format!("≥ {}", millis(it.gap_ms_max));
+    }
+    gap(it.gap_ms_max, it.gap_is_bound)
+}
+
+/// A number about the gaps of those that run again; nothing if none does.
+pub(super) fn gap_of_moves(it: &Incident, ms: u64) -> String {
+    or_dash((it.moved > 0).then(|| gap(ms, it.gap_is_bound)))
 }
 
 /// What happened, as one sentence. If it does not fit this width, the services are counted instead of named.
@@ -54,7 +67,7 @@ fn told(it: &Incident, now: Timestamp, moved: &str) -> String {
         "handed_over" => "handed over",
         _ => "silent",
     };
-    let longest = gap(it.gap_ms_max, it.gap_is_bound);
+    let longest = longest_gap(it);
     let wait = counted_subject(it.waiting, "observer", ["does", "do"]);
     let became = match (it.moved, it.waiting) {
         (0, 1..) => format!("{wait} not run yet; gap so far {longest}"),
@@ -102,7 +115,7 @@ mod tests {
         );
         assert_eq!(
             incident(&lost(&json!({}), 1), NOW, 120),
-            "service-1 lost 08:12:21: 1 observer does not run yet; gap so far ≤ 1.1 s"
+            "service-1 lost 08:12:21: 1 observer does not run yet; gap so far ≥ 1.1 s"
         );
     }
 

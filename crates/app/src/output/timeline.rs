@@ -94,9 +94,12 @@ impl Picture {
 
 /// The blocks of a lane. Plain neighbors are one part.
 fn bars(it: &Timeline, lane: &TimelineLane, (columns, most): (usize, u64)) -> TonedLine {
-    let span = (it.until.0 - it.since.0).max(1);
+    // The columns of the manager begin and end at whole seconds: other edges would show a part of one column in two.
+    let since = it.since.0.div_euclid(1000);
+    let seconds = ((it.until.0 + 999).div_euclid(1000) - since).max(1);
     let all = i64::try_from(columns).unwrap_or(1).max(1);
-    let edge = |column: i64| Timestamp(it.since.0 + span * column / all);
+    let given = i64::try_from(it.columns).unwrap_or(1).max(1);
+    let edge = |column: i64| Timestamp((since + seconds * (column * given / all) / given) * 1000);
     let mut parts = TonedLine::new();
     for column in 0..all {
         let (tone, sign) = block(it, lane, (edge(column), edge(column + 1)), most);

@@ -1,10 +1,10 @@
 //! The columns of each kind of list.
 
 use super::cells::{
-    bytes, cause, epoch, gap, health, in_words, labels, millis, observers, or_dash, second, since,
-    time_of_day, without_millis,
+    bytes, cause, epoch, health, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
+    without_millis,
 };
-use super::incident::{destinations, main_destination};
+use super::incident::{destinations, gap_of_moves, longest_gap, main_destination};
 use super::table::{Column, View};
 use everwatch_api::{
     AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Kind, Limit, Namespace, Observer,
@@ -406,15 +406,11 @@ pub(crate) const INCIDENTS_SHORT: View<Incident> = View {
         CAUSE,
         MOVED,
         WAITING,
-        Column::<Incident>::new("MAX GAP", |it, _| gap_of(it, it.gap_ms_max)).right(),
+        Column::<Incident>::new("MAX GAP", |it, _| longest_gap(it)).right(),
         Column::<Incident>::new("TO", |it, _| main_destination(it)).least(10),
     ],
     ..INCIDENTS
 };
-
-fn gap_of(it: &Incident, ms: u64) -> String {
-    gap(ms, it.gap_is_bound)
-}
 
 const TIME: Column<Incident> = Column::<Incident>::new("AT", |it, now| time_of_day(it.since, now));
 const FROM: Column<Incident> = Column::<Incident>::new("FROM", |it, _| it.from.clone()).least_of_name(8);
@@ -422,9 +418,10 @@ const CAUSE: Column<Incident> = Column::<Incident>::new("CAUSE", |it, _| it.caus
 const MOVED: Column<Incident> = Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right();
 const WAITING: Column<Incident> = Column::<Incident>::new("WAITING", |it, _| it.waiting.to_string()).right();
 const GAP_P50: Column<Incident> =
-    Column::<Incident>::new("GAP p50", |it, _| gap_of(it, it.gap_ms_median)).right();
-const GAP_P99: Column<Incident> = Column::<Incident>::new("p99", |it, _| gap_of(it, it.gap_ms_p99)).right();
-const GAP_MAX: Column<Incident> = Column::<Incident>::new("MAX", |it, _| gap_of(it, it.gap_ms_max)).right();
+    Column::<Incident>::new("GAP p50", |it, _| gap_of_moves(it, it.gap_ms_median)).right();
+const GAP_P99: Column<Incident> =
+    Column::<Incident>::new("p99", |it, _| gap_of_moves(it, it.gap_ms_p99)).right();
+const GAP_MAX: Column<Incident> = Column::<Incident>::new("MAX", |it, _| longest_gap(it)).right();
 const OVERLAP: Column<Incident> =
     Column::<Incident>::new("OVERLAP", |it, _| millis(it.overlap_ms_max)).right();
 const TO: Column<Incident> = Column::<Incident>::new("TO", |it, _| destinations(it)).least(10);
@@ -478,7 +475,7 @@ pub(super) fn note(it: &Service) -> String {
         told.push(format!("stalled by {} for {}{more}", longest.name, millis(longest.stalled_ms)));
     }
     if let Some(drain) = &it.drain {
-        told.push(format!("{} of {} moved", drain.moved, drain.of));
+        told.push(format!("{} of {} handed over", drain.moved, drain.of));
         told.extend(drain.waits.clone());
     } else if it.cordoned && it.unconfirmed.is_none() {
         told.push("cordoned by hand".to_owned());

@@ -110,7 +110,7 @@ impl Incident {
             to: BTreeMap::new(),
             gaps: Gaps::default(),
             gap_max: Duration::ZERO,
-            gap_is_bound: cause == Cause::Lost,
+            gap_is_bound: false,
             overlap_max: Duration::ZERO,
         }
     }

@@ -310,7 +310,9 @@ impl Timeline {
             let Some(incident) = all.get_mut(place) else { continue };
             incident.waiting = waiting;
             incident.since = incident.since.min(since);
-            incident.gap_max = incident.gap_max.max(now.since(since));
+            // Once an observer has started after a death, the last sign of life of the service is known: all its gaps begin then.
+            let begun = if incident.gap_is_bound { incident.since } else { since };
+            incident.gap_max = incident.gap_max.max(now.since(begun));
             incident.nowhere = self.nowhere(*id);
         }
         all.iter_mut().filter(|it| it.waiting == 0).for_each(|it| it.conclude(now));
