@@ -9,6 +9,7 @@ use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
 use crate::observer::secret;
 use crate::observer::windows::Windows;
+use crate::spelling::nearest;
 use crate::wording::parser;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -242,7 +243,12 @@ impl Reader {
     }
     fn reject_unknown(&mut self) {
         for member in self.members.keys() {
-            let detail = format!("is not a member of an observer; known: {}, desired", MEMBERS.join(", "));
+            let known = || MEMBERS.into_iter().chain(["desired"]);
+            let cure = match nearest(member, known()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known: {}", known().collect::<Vec<_>>().join(", ")),
+            };
+            let detail = format!("is not a member of an observer; {cure}");
             self.errors.push(FieldError::new(format!("/{}", escape(member)), detail));
         }
     }

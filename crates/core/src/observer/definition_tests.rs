@@ -20,16 +20,17 @@ fn defaults_fill_missing_members() {
 fn all_errors_are_reported_at_once_with_their_location() {
     let body = json!({"name": ".x", "spek": 1, "grace": "soon", "retry": {"kind": "fixed"}});
     assert_eq!(pointers(body), ["/name", "/kind", "/retry", "/grace", "/spek"]);
-    let body = json!({"kind": "k", "labels": {"team": false, "n": 3, "a b": "x"}, "grace": "2h", "overlap": "maybe", "spek": 1});
+    let body = json!({"kind": "k", "labels": {"team": false, "n": 3, "a b": "x"}, "grace": "2h", "overlap": "maybe", "spek": 1, "zzz": 1});
     let all: Vec<String> =
         parse(body).unwrap_err().into_iter().map(|it| format!("{} {}", it.pointer, it.detail)).collect();
-    let unknown = format!("/spek is not a member of an observer; known: {}, desired", MEMBERS.join(", "));
+    let unknown = format!("/zzz is not a member of an observer; known: {}, desired", MEMBERS.join(", "));
     assert_eq!(
         all,
         [
             "/labels/n is 3: write a string",
             "/labels/team is false: write a string",
             "/overlap is maybe: write allow or forbid",
+            "/spek is not a member of an observer; did you mean `spec`?",
             &*unknown,
             "/grace is 2h: write at most 1h",
             "/labels/a b a label's key is 1 to 128 of A-Z a-z 0-9 . _ - /",

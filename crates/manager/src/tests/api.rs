@@ -161,7 +161,7 @@ async fn a_bad_body_is_named_with_its_cure() {
             post("", 400, "malformed-json", &[]),
             post("[]", 422, "invalid", &["object"]),
             post("{}", 422, "invalid", &["/kind", "required"]),
-            post(r#"{"kind": "ticker", "spek": {}}"#, 422, "invalid", &["/spek", "known: name"]),
+            post(r#"{"kind": "ticker", "spek": {}}"#, 422, "invalid", &["/spek", "did you mean `spec`?"]),
             post(r#"{"kind": 7}"#, 422, "invalid", &["/kind", "string"]),
             post(r#"{"kind": "ticker", "grace": 7}"#, 422, "invalid", &["/grace"]),
             post(r#"{"kind": "ticker", "on_full": "drop"}"#, 422, "invalid", &["/on_full", "reject"]),

@@ -58,7 +58,11 @@ async fn a_wrong_batch_is_refused_by_field_and_stores_nothing() {
         problem.errors.iter().map(|it| it.pointer.clone()).collect::<Vec<_>>()
     };
     assert_eq!(of(json!({"kind": "ticker", "evry": 1}), json!([{}, {}, {}])).await, ["/defaults/evry"]);
-    assert_eq!(of(json!({"kind": "unknown"}), json!([{}, {}])).await, ["/defaults/kind"], "no service has it");
+    assert_eq!(
+        of(json!({"kind": "unknown"}), json!([{}, {}])).await,
+        ["/defaults/kind"],
+        "no service has it"
+    );
     let own = of(json!({"kind": "ticker", "priority": "low"}), json!([{}, {"priority": 101}, {}])).await;
     assert_eq!(own, ["/defaults/priority", "/observers/1/priority"]);
     assert_eq!((stage.total("/v1/batches").await, stage.total("/v1/observers").await), (0, 1));

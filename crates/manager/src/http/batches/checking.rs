@@ -11,7 +11,7 @@ use everwatch_core::capacity::limits::MAX_MAX;
 use everwatch_core::id::{BatchId, LimitKey, Name, Namespace};
 use everwatch_core::observer::definition::{FieldError, LIMITS_MAX, ObserverDefinition, OnFull};
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -108,7 +108,7 @@ pub(super) async fn checked(namespace: Namespace, wanted: NewBatch) -> Result<Ba
         return Err(refused("/observers", format!("has {count} observers: a batch has 1 to {MEMBERS_MAX}")));
     }
     let sent = Sent { defaults: Value::Object(wanted.defaults), observers: wanted.observers };
-    let (mut errors, mut members, mut places) = (Errors::new(&sent), Vec::new(), HashMap::new());
+    let (mut errors, mut members, mut names) = (Errors::new(&sent), Vec::new(), HashSet::new());
     for (place, observer) in sent.observers.iter().enumerate() {
         if place % TURN == 0 {
             tokio::task::yield_now().await;
@@ -117,8 +117,8 @@ pub(super) async fn checked(namespace: Namespace, wanted: NewBatch) -> Result<Ba
         match member(&sent.defaults, observer, (&namespace, &fallback), wanted.max_running.is_some()) {
             Err(found) => found.into_iter().for_each(|error| errors.add(place, error)),
             Ok(member) => {
-                if let Some(first) = places.insert(member.definition.name.clone(), place) {
-                    let detail = format!("is also the name of /observers/{first}: give each its own name");
+                if !names.insert(member.definition.name.clone()) {
+                    let detail = "is also the name of an earlier observer: give each its own name";
                     errors.add(place, wrong("/name", detail));
                 }
                 members.push(member);
