@@ -164,7 +164,7 @@ async fn a_drain_without_room_is_foretold_and_is_a_problem() {
     page.press("Drain 3 observers").await;
     page.view("#/").await;
     page.until_text("[data-key=problems]", "Service a").await;
-    page.until_text("[data-key=problems]", "its drain waits, with 1 of 3 observers moved").await;
+    page.until_text("[data-key=problems]", "its drain waits, with 1 of 3 observers handed over").await;
     page.screenshot("stuck-drain").await;
 
     // A smaller capacity does not wait: the observer that is handed over has no slot.

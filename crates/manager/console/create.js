@@ -116,7 +116,10 @@ function toText(mode, kind, params, context) {
   const { members, isWhole } = membersOf(kind);
   draft.wrong = {};
   const definition = body(draft, members, isWhole, draft.wrong);
-  if (Object.keys(draft.wrong).length) return invalid(context);
+  if (Object.keys(draft.wrong).length) {
+    toast(`Correct the form before you switch to ${MODES[mode]}: a mistake in it would be lost.`);
+    return invalid(context);
+  }
   startText(definition, mode, params);
   context.set({ as: mode });
 }

@@ -47,7 +47,7 @@ async function rebase(it, context) {
 
 function conflict(it, context) {
   if (!draft.conflict && it.definition_version === draft.version) return null;
-  return h("div", { class: "notice", key: "conflict", role: "alert" }, h("strong", {}, "Another user has changed this observer meanwhile. "), "The manager did not save your draft. Compare it with the stored definition, then save it.",
+  return h("div", { class: "notice", key: "conflict", role: "alert" }, h("strong", {}, "Another user has changed this observer meanwhile. "), `${draft.conflict ? "The manager did not save your draft." : `Your draft changes version ${draft.version}.`} Compare it with the stored definition, then save it.`,
     h("p", { class: "row" }, h("button", { type: "button", class: "button small", onclick: () => rebase(it, context) }, `Compare with version ${it.definition_version}`)));
 }
 

@@ -131,7 +131,7 @@ const poolsPanel = ({ pools, room }) => {
       { title: "Free", class: "n", cell: (it) => number(it.free) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
       { title: "Waiting for a slot", class: "n", cell: (it) => number(waitingIn(it)) },
-    ], pools));
+    ], pools), pools.some((it) => it.held + it.free > it.capacity) ? h("p", { class: "fine" }, "Services that are cordoned, draining or silent hold observers, too; their slots are not among those shown.") : null);
 };
 
 function draw(data, { params }, context) {

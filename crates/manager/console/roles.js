@@ -2,6 +2,7 @@
 import { call, get } from "./api.js";
 import { askChange } from "./ask-sent.js";
 import { confirm } from "./ask.js";
+import { asName } from "./create-check.js";
 import { h } from "./dom.js";
 import { may } from "./session.js";
 import { explained, number, smallButton } from "./show.js";
@@ -18,7 +19,8 @@ function readGrants(text) {
 
 function wrong({ name = "-", grants }, names) {
   const unread = readGrants(grants);
-  return { ...(name ? {} : { name: "a role needs a name" }), ...(names.includes(name) && { name: `role ${name} exists` }), ...(unread && { grants: unread }) };
+  const misnamed = name && name !== "-" ? asName(name) : null;
+  return { ...(name ? {} : { name: "a role needs a name" }), ...(misnamed && { name: misnamed }), ...(names.includes(name) && { name: `role ${name} exists` }), ...(unread && { grants: unread }) };
 }
 
 /** Each complaint of the manager about a grant names its place, as in the text. */

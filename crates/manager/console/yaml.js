@@ -30,6 +30,7 @@ class Reader {
   constructor(text) {
     this.all = text.split("\n");
     this.at = 0;
+    this.isBegun = false;
     /** The members around the place that is read, and the line of each one that was read. */
     this.path = [];
     this.lines = new Map();
@@ -52,9 +53,11 @@ class Reader {
   peek() {
     for (; this.at < this.all.length; this.at += 1) {
       const line = this.all[this.at];
-      if (/^\s*(#.*)?$/.test(line) || (line.trim() === "---" && this.at === 0)) continue;
+      if (/^\s*(#.*)?$/.test(line)) continue;
+      if (line.trim() === "---") { if (this.isBegun) this.fail("a second document begins here: write one"); continue; }
       const depth = line.search(/\S/);
       if (line.slice(0, depth).includes("\t")) this.fail("a tab indents it; use spaces");
+      this.isBegun = true;
       return { depth, text: line.slice(depth).replace(/\s+$/, "") };
     }
     return null;
