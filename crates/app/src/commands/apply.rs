@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Requests under way at once.
 const AT_ONCE: usize = 16;
@@ -154,22 +155,27 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     let [created, changed, unchanged, deleted] = counts;
     let would = if asked.dry_run { "would be: " } else { "" };
     answer(&format!("{would}{created} created, {changed} changed, {unchanged} unchanged, {deleted} deleted"));
-    let waited = match asked.wait {
-        None => Ok(()),
-        Some(timeout) => {
-            let ids: Vec<String> = awaited.keys().cloned().collect();
-            fan_out::each(&ids, "done", |id| waiting::until(client, id, awaited[id], timeout)).await
-        }
-    };
+    let waited = wait(client, &awaited, asked.wait).await;
     if failed.is_empty() {
         return waited;
     }
     // Only one error is returned, and this one comes first: it says what to do.
     if let Err(error) = waited {
-        note(&format!("{error:#}"));
+        note(&format!("of those that were applied: {error:#}"));
     }
     let text = format!("{} failed: correct the errors above and apply again", failed.len());
     Err(Failure::Failed(text).into())
+}
+
+/// Waits for what was applied, if the user wants that.
+async fn wait(
+    client: &Client,
+    awaited: &BTreeMap<String, Goal<'static>>,
+    timeout: Option<Duration>,
+) -> anyhow::Result<()> {
+    let Some(timeout) = timeout else { return Ok(()) };
+    let ids: Vec<String> = awaited.keys().cloned().collect();
+    fan_out::each(&ids, "done", |id| waiting::until(client, id, awaited[id], timeout)).await
 }
 
 fn tell(name: &str, outcome: &Outcome, dry_run: bool) {
