@@ -61,7 +61,7 @@ async function loadOne({ parts: [, from, since] }) {
   const [picture, services, pools, starts] = await Promise.all([
     get("/v1/timeline", { since: new Date(Math.max(at - AROUND_MS, earliest())).toISOString(), until, columns: columns(), service: [from, ...Object.keys(it.to)] }),
     readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] }), readable("pools:read", () => get("/v1/pools"), { items: [] }), get("/v1/events", { type: "started", details: true, since: new Date(at - 1000).toISOString(), until: new Date(untilOf(it) + 1000).toISOString(), limit: MOVED })]);
-  const within = (event) => event.gap_ms !== null && event.service?.name in it.to;
+  const within = (event) => event.gap_ms !== null && event.from?.name === from;
   const pool = services.items.find((one) => one.name === from)?.pool;
   return { from, it, picture, services: services.items, pool: pools.items.find((one) => one.name === pool), moves: starts.items.filter(within) };
 }

@@ -195,7 +195,7 @@ function look(event, picture, shown, at, width) {
   const lane = shown[row];
   if (!lane || px < at.left || px > at.right) return show(null);
   const moment = at.at(px), near = (other) => Math.abs(at.x(Date.parse(other)) - px) < NEAR * 1.6;
-  const marks = picture.marks.filter((it) => (stands(lane, it.service) || it.service === null) && near(it.at)).slice(0, 3);
+  const marks = picture.marks.filter((it) => (stands(lane, it.service) || it.service === null) && (near(it.at) || Math.abs(placeOf(it, picture.incidents, at.x) - px) < NEAR * 1.6)).slice(0, 3);
   const found = picture.incidents.find((it) => stands(lane, it.from) && near(it.since));
   const segment = segmentAt(lane, moment);
   const held = !segment ? "held nothing" : segment.held_min === segment.held_max ? `held ${number(segment.held_max)}` : `held ${number(segment.held_min)} to ${number(segment.held_max)}`;

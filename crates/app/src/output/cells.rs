@@ -101,10 +101,13 @@ pub(super) fn millis(ms: u64) -> String {
     if ms < 1000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1000, ms % 1000 / 100) }
 }
 
-/// A time without a run for display: `≤ 1.3 s` if it is an upper bound. Zero needs no sign.
+/// A time without a run for display: `≤ 1.3 s` if it is an upper bound, which is never rounded down. Zero needs no sign.
 pub(super) fn gap(ms: u64, is_bound: bool) -> String {
-    let sign = if is_bound && ms > 0 { "≤ " } else { "" };
-    format!("{sign}{}", millis(ms))
+    if !is_bound || ms == 0 {
+        return millis(ms);
+    }
+    let shown = if ms < 1000 { ms } else { ms.div_ceil(100) * 100 };
+    format!("≤ {}", millis(shown))
 }
 
 /// A size in bytes for display: `512 KiB`, `46.0 MiB`.

@@ -3,9 +3,10 @@
 
 use super::table::{Tone, cut};
 use super::{TerminalStyle, second};
-use everwatch_api::{Timeline, TimelineLane};
+use everwatch_api::{Incident, Timeline, TimelineLane, TimelineMark};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::record::events::EventKind;
+use std::time::Duration;
 use unicode_width::UnicodeWidthStr as _;
 
 /// The number of columns if the output is not a terminal.
@@ -14,6 +15,8 @@ const COLUMNS: usize = 100;
 const COLUMNS_MIN: usize = 20;
 /// The width for the names of services and the numbers of observers that they hold now.
 const MARGIN: usize = 30;
+/// Managers conclude that a service is lost so long after its last sign of life, at most.
+const CONCLUDED: Duration = Duration::from_secs(120);
 const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
 /// A line in parts, each with its tone.
@@ -42,8 +45,10 @@ impl Picture {
         width.map_or(COLUMNS, |width| width.saturating_sub(MARGIN).max(COLUMNS_MIN))
     }
 
-    /// `choice` says how to choose lanes if some are left out.
+    /// `choice` says how to choose lanes if some are left out. There are at most as many columns as the manager has sent: a column
+    /// has at least a second.
     pub(crate) fn new(it: &Timeline, columns: usize, choice: &str) -> Self {
+        let columns = columns.min(it.columns.max(1));
         let widest = it.lanes.iter().map(|lane| lane.service.width()).max().unwrap_or(0).clamp(4, 20);
         let held = it.lanes.iter().flat_map(|lane| &lane.segments).map(|part| part.held_max);
         let most = held.max().unwrap_or(0);
@@ -111,6 +116,18 @@ fn bars(it: &Timeline, lane: &TimelineLane, (columns, most): (usize, u64)) -> To
     parts
 }
 
+/// Where a mark stands: that of a lost service at its last sign of life, with which its gap begins, and the others at their time.
+fn place(it: &Timeline, mark: &TimelineMark) -> Timestamp {
+    let is_begin = |one: &&Incident| {
+        Some(&one.from) == mark.service.as_ref()
+            && one.cause == "lost"
+            && one.since <= mark.at
+            && mark.at.since(one.since) < CONCLUDED
+    };
+    let begun = it.incidents.iter().rfind(is_begin).filter(|_| mark.kind == EventKind::ServiceLost);
+    begun.map_or(mark.at, |one| one.since)
+}
+
 /// The sign of one column.
 fn block(
     it: &Timeline,
@@ -119,10 +136,11 @@ fn block(
     most: u64,
 ) -> (Tone, &'static str) {
     let ended = it.marks.iter().find(|mark| {
+        let at = place(it, mark);
         mark.service.as_ref() == Some(&lane.service)
             && matches!(mark.kind, EventKind::ServiceLost | EventKind::ServiceGone)
-            && mark.at >= begins
-            && mark.at < ends
+            && at >= begins
+            && at < ends
     });
     if let Some(mark) = ended {
         let is_lost = mark.kind == EventKind::ServiceLost;
@@ -144,7 +162,7 @@ fn block(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everwatch_api::{TimelineMark, TimelineSegment};
+    use everwatch_api::TimelineSegment;
 
     #[test]
     fn a_killed_service_is_marked_and_its_gap_is_drawn() {
