@@ -11,6 +11,7 @@ use crate::refusals::in_place;
 use crate::requests::{described_service, service_path as path};
 use everwatch_api as api;
 use everwatch_core::clock;
+use everwatch_core::record::service::ServiceState;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
@@ -121,7 +122,9 @@ async fn drain_one(
     let mut told = String::new();
     loop {
         let now = Order::Drain.told(&it);
-        let Some(wait) = wait.filter(|_| it.drain.is_some()) else { return Ok(now) };
+        // After the drain, the service says within a second that it is only cordoned.
+        let is_over = it.drain.is_none() && it.state != ServiceState::Draining;
+        let Some(wait) = wait.filter(|_| !is_over) else { return Ok(now) };
         if now != told {
             answer(&now);
             told = now;

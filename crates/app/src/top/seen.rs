@@ -10,9 +10,6 @@ use std::time::Duration;
 /// How long a service that was lost stays in the list.
 pub(super) const LOST_FOR: Duration = Duration::from_secs(30);
 
-/// The statuses of observers that need a slot.
-const WANTED: [&str; 3] = ["Created", "Processing", "OnDeleting"];
-
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct Named {
     pub(super) name: String,
@@ -89,9 +86,11 @@ pub(super) struct Stats {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Pool {
     pub(super) name: String,
+    /// The slots that its observers need.
     #[serde(default)]
-    pub(super) single: bool,
-    pub(super) observers: BTreeMap<String, u64>,
+    pub(super) needed: u64,
+    #[serde(default)]
+    pub(super) failure_tolerance: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -136,30 +135,9 @@ pub(super) fn place_of(was: &Service, services: &[Service]) -> Option<usize> {
 }
 
 impl Seen {
-    /// How many of its largest active services the pool with the least reserve could lose and still have a
-    /// slot for every observer that needs one.
-    pub(super) fn spare(&self) -> Option<usize> {
-        self.pools.iter().filter_map(|pool| self.spare_of(pool)).min()
-    }
-
-    fn spare_of(&self, pool: &Pool) -> Option<usize> {
-        let wanted: u64 = WANTED.iter().filter_map(|status| pool.observers.get(*status)).sum();
-        if wanted == 0 {
-            return None;
-        }
-        let services = self.services.iter().filter(|it| it.pool == pool.name && it.is_able());
-        let mut sizes: Vec<u64> = services.map(|it| u64::from(it.capacity)).collect();
-        if pool.single {
-            // Any of the others may become the active one.
-            let any = sizes.iter().all(|size| *size >= wanted);
-            return Some(if any { sizes.len().saturating_sub(1) } else { 0 });
-        }
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
-        let mut room: u64 = sizes.iter().sum();
-        let lost = sizes.iter().take_while(|size| {
-            room -= **size;
-            room >= wanted
-        });
-        Some(lost.count())
+    /// How many services the pool with the least reserve can lose and still have a slot for every observer that needs one, as managers
+    /// say.
+    pub(super) fn spare(&self) -> Option<u32> {
+        self.pools.iter().filter(|it| it.needed > 0).filter_map(|it| it.failure_tolerance).min()
     }
 }

@@ -69,7 +69,7 @@ fn seen(observers: Vec<Observer>, next: Option<&str>) -> Seen {
         counts.into_iter().map(|(word, count)| (word.to_owned(), count)).collect();
     Seen {
         stats: Stats {
-            observers: counts.clone(),
+            observers: counts,
             health: [("running".to_owned(), 11), ("restarting".to_owned(), 1), ("waiting".to_owned(), 1)]
                 .into(),
             services: BTreeMap::from([("active".to_owned(), 3), ("suspect".to_owned(), 1)]),
@@ -77,7 +77,7 @@ fn seen(observers: Vec<Observer>, next: Option<&str>) -> Seen {
             held: 13,
             broker: true,
         },
-        pools: vec![Pool { name: "default".to_owned(), single: false, observers: counts }],
+        pools: vec![Pool { name: "default".to_owned(), needed: 13, failure_tolerance: Some(1) }],
         services: vec![
             service("amber", "active", 10, 2),
             service("basalt", "active", 3, 4),

@@ -263,27 +263,9 @@ fn control_c_quits_wherever_it_is_pressed() {
 #[test]
 fn what_could_be_lost_is_about_the_worst_pool_that_is_used() {
     let mut it = seen(some(), None);
-    // 15 observers have 30 slots on three services. Failed observers need no slot, so 13 need one.
     assert_eq!(it.spare(), Some(1));
-    it.pools.push(Pool { name: "idle".to_owned(), single: false, observers: BTreeMap::new() });
+    it.pools.push(Pool { name: "idle".to_owned(), needed: 0, failure_tolerance: Some(0) });
     assert_eq!(it.spare(), Some(1), "a pool that nobody uses loses nothing");
-    it.pools.push(Pool {
-        name: "other".to_owned(),
-        single: false,
-        observers: BTreeMap::from([("Created".to_owned(), 1)]),
-    });
-    assert_eq!(it.spare(), Some(0), "a pool without a service");
-}
-
-#[test]
-fn a_single_pool_can_lose_all_services_but_one() {
-    let mut it = seen(some(), None);
-    it.pools[0].single = true;
-    let wanted =
-        |it: &mut Seen, count: u64| it.pools[0].observers = BTreeMap::from([("Created".to_owned(), count)]);
-    let smallest = it.services.iter().map(|service| service.capacity).min().unwrap();
-    wanted(&mut it, smallest.into());
-    assert_eq!(it.spare(), Some(2));
-    wanted(&mut it, u64::from(smallest) + 1);
-    assert_eq!(it.spare(), Some(0), "the smallest could become the active one");
+    it.pools.push(Pool { name: "other".to_owned(), needed: 1, failure_tolerance: Some(0) });
+    assert_eq!(it.spare(), Some(0));
 }

@@ -122,7 +122,7 @@ pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, wish: &Wish, paint: Paint) 
         Verb::Pause => "It stops, and runs again only after a resume.",
         Verb::Restart => "It stops, and starts again.",
         Verb::Move => "It stops, and starts on another service.",
-        Verb::Drain => "It hands over all observers and accepts no new ones.",
+        Verb::Drain => "It hands over its observers while others have room.",
         Verb::Resume | Verb::Retry | Verb::Cordon | Verb::Uncordon => "",
     };
     let area = centred(area, 60, 6);
