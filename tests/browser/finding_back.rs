@@ -70,6 +70,8 @@ async fn handovers_are_listed_and_only_losses_are_counted() {
     cluster.manager().await;
     for name in ["amber", "birch"] {
         cluster.service(name, 10).await;
+        // A move needs a service whose heartbeat says that it has room.
+        cluster.api.until_service(name, |it| it.loop_lag_ms.is_some()).await;
     }
     cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
     cluster.api.until_status("one", "Processing").await;
