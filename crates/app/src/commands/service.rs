@@ -125,10 +125,11 @@ async fn drain_one(
         // After the drain, the service says within a second that it is only cordoned.
         let is_over = it.drain.is_none() && it.state != ServiceState::Draining;
         let Some(wait) = wait.filter(|_| !is_over) else { return Ok(now) };
-        if now != told {
+        // The caller prints the end.
+        if now != told && it.drain.is_some() {
             answer(&now);
-            told = now;
         }
+        told = now;
         if begun.elapsed() >= wait {
             let text = format!("{told} after {}; the drain continues", clock::show(wait));
             return Err(Failure::TimedOut(text).into());
