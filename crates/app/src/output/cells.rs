@@ -163,6 +163,19 @@ mod tests {
     }
 
     #[test]
+    fn an_upper_bound_is_not_rounded_down() {
+        for (ms, is_bound, text) in [
+            (0, true, "0 ms"),
+            (999, true, "≤ 999 ms"),
+            (10_900, true, "≤ 10.9 s"),
+            (10_901, true, "≤ 11.0 s"),
+            (10_999, false, "10.9 s"),
+        ] {
+            assert_eq!(gap(ms, is_bound), text, "{ms}");
+        }
+    }
+
+    #[test]
     fn ages_are_told_in_their_largest_unit() {
         let told = |secs| age(Duration::from_secs(secs));
         assert_eq!(

@@ -164,24 +164,23 @@ mod tests {
     use super::*;
     use everwatch_api::TimelineSegment;
 
-    #[test]
-    fn a_killed_service_is_marked_and_its_gap_is_drawn() {
-        let at = |secs: i64| Timestamp(secs * 1000);
-        let part = |since, until, held, gap| TimelineSegment {
-            since: at(since),
-            until: at(until),
-            held_min: held,
-            held_max: held,
-            gap,
-            overlap: 0,
-        };
-        let lane = |service: &str, held: Option<u64>, segments| TimelineLane {
-            service: service.to_owned(),
-            lives: held.is_some(),
-            held: held.unwrap_or(0),
-            segments,
-        };
-        let it = Timeline {
+    fn at(secs: i64) -> Timestamp {
+        Timestamp(secs * 1000)
+    }
+
+    fn part(since: i64, until: i64, held: u64, gap: u64) -> TimelineSegment {
+        let (since, until) = (at(since), at(until));
+        TimelineSegment { since, until, held_min: held, held_max: held, gap, overlap: 0 }
+    }
+
+    fn lane(service: &str, held: Option<u64>, segments: Vec<TimelineSegment>) -> TimelineLane {
+        let (service, lives, held) = (service.to_owned(), held.is_some(), held.unwrap_or(0));
+        TimelineLane { service, lives, held, segments }
+    }
+
+    /// Ten seconds, of which service amber was lost in the fifth.
+    fn killed() -> Timeline {
+        Timeline {
             since: at(0),
             until: at(10),
             complete_since: None,
@@ -199,7 +198,44 @@ mod tests {
                 text: String::new(),
             }],
             incidents: Vec::new(),
-        };
+        }
+    }
+
+    fn lines(it: &Timeline, columns: usize) -> Vec<String> {
+        let paper = TerminalStyle { width: None, colours: false };
+        Picture::new(it, columns, "").text(Head::Omitted, paper).lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_column_of_the_manager_is_one_cell_whatever_the_window() {
+        // The window begins within a second, and has fewer columns than the terminal.
+        let mut it = killed();
+        (it.since, it.until, it.columns) = (Timestamp(400), Timestamp(10_400), 11);
+        it.lanes = vec![lane("birch", Some(4), vec![part(0, 5, 4, 0), part(5, 6, 4, 2), part(6, 11, 4, 0)])];
+        for columns in [11, 70] {
+            assert_eq!(lines(&it, columns)[0], "birch  █████░█████  4 held", "{columns}");
+        }
+    }
+
+    #[test]
+    fn a_lost_service_is_marked_where_its_gap_begins() {
+        let mut it = killed();
+        for (cause, row) in
+            [("lost", "amber  ▆▆▆▆✕       ended"), ("handed_over", "amber  ▆▆▆▆░✕      ended")]
+        {
+            let incident = serde_json::json!({
+                "from": "amber", "cause": cause, "since": at(4), "until": at(5), "moved": 8, "waiting": 0,
+                "to": {"birch": 8}, "to_others": 0, "gap_ms_median": 0, "gap_ms_p99": 0, "gap_ms_max": 0,
+                "overlap_ms_max": 0,
+            });
+            it.incidents = vec![serde_json::from_value(incident).unwrap()];
+            assert_eq!(lines(&it, 10)[0], row, "{cause}");
+        }
+    }
+
+    #[test]
+    fn a_killed_service_is_marked_and_its_gap_is_drawn() {
+        let it = killed();
         let paper = |colours| TerminalStyle { width: None, colours };
         let drawn = |colours| Picture::new(&it, 10, "").text(Head::Shown, paper(colours));
         let text = drawn(false);

@@ -406,6 +406,15 @@ fn safe_mode_parked_messages_and_stuck_drains_are_reported() {
     };
     assert!(found(drain(0)).contains(&"Warning drain-waits service a".to_owned()));
     assert!(!found(drain(1)).contains(&"Warning drain-waits service a".to_owned()));
+    let beside_a_cordoned_one = |facts: &mut Facts| {
+        drain(0)(facts);
+        let mut cordoned = service(7, "d", 10);
+        cordoned.heartbeat.as_mut().unwrap().state = Intent::Cordoned;
+        fleet(facts).services.push(cordoned);
+    };
+    let findings = diagnosed(beside_a_cordoned_one);
+    let waits = findings.iter().find(|it| it.code == "drain-waits").unwrap();
+    assert!(waits.cure.starts_with("`everwatch service uncordon d`, start another service"), "{waits:?}");
 }
 
 #[test]

@@ -31,6 +31,15 @@ fn missing_headroom_is_reported() {
     };
     let told = diagnosed(cordoned).remove(0);
     assert!(told.cure.starts_with("`everwatch service uncordon s2`, or start another"), "{told:?}");
+    let too_few = |facts: &mut Facts| {
+        sizes(&[10, 3, 4], 18)(facts);
+        for service in &mut fleet(facts).services[1..] {
+            service.heartbeat.as_mut().unwrap().state = Intent::Cordoned;
+        }
+    };
+    let told = diagnosed(too_few).remove(0);
+    let adds = "`everwatch service uncordon s3`, which adds 4 slots, or start another service of pool default with at least 8";
+    assert!(told.code == "pool-full" && told.cure.starts_with(adds), "{told:?}");
     assert_eq!(found(sizes(&[10, 10, 10], 11)), ["Info headroom pool default"]);
     let cure = diagnosed(sizes(&[10, 20, 30], 25)).remove(0).cure;
     assert_eq!(cure, "start another service of pool default with at least 15 slots");
@@ -53,6 +62,17 @@ fn a_pool_without_an_active_service_is_reported() {
         assert!(told.what.contains("none of its 3 services takes observers"), "{told:?}");
         assert_eq!(told.cure, "`everwatch service uncordon a`");
     }
+    let unequal = |facts: &mut Facts| {
+        held_back(Intent::Cordoned)(facts);
+        for (service, held) in fleet(facts).services.iter_mut().zip([8, 0, 2]) {
+            service.heartbeat.as_mut().unwrap().held = held;
+        }
+    };
+    assert_eq!(
+        diagnosed(unequal).remove(0).cure,
+        "`everwatch service uncordon b`",
+        "it has the most free slots"
+    );
     // Observers that have lost their service do not wait in the backlog.
     let nobody = |facts: &mut Facts| fleet(facts).services.clear();
     assert_eq!(found(nobody), ["Critical no-service pool default"]);
