@@ -58,7 +58,7 @@ impl Action<'_> {
             Self::Trigger => "executes now".to_owned(),
             Self::Move => "moves to another service".to_owned(),
             Self::MoveToPool(pool) => format!("moves to pool {pool}"),
-            Self::MoveToService(service) if it.service.as_ref().is_some_and(|on| on.name == service) => {
+            Self::MoveToService(service) if is_on(it, service) => {
                 format!("is on service {service}, so it does not move")
             }
             Self::MoveToService(service) => format!("moves to service {service}"),
@@ -80,6 +80,11 @@ impl Action<'_> {
         let told = self.told(it);
         if told.ends_with(')') { format!("{told}; {}", look(&it.name)) } else { told }
     }
+}
+
+/// Whether the service with this name or id holds the observer.
+pub(crate) fn is_on(it: &Observer, service: &str) -> bool {
+    it.service.as_ref().is_some_and(|on| on.name == service || on.id.to_string() == service)
 }
 
 /// Whether a manager admits the observer next, unless a limit delays it: it is the first in line, and a service has a free slot.

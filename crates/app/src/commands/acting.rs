@@ -3,7 +3,7 @@
 use super::unknown::{self, Named, explained, hinted};
 use super::waiting::{self, FormerRun, Goal};
 use super::{bulk, fan_out};
-use crate::answers::Action;
+use crate::answers::{Action, is_on};
 use crate::cli::Selection;
 use crate::client::Client;
 use crate::output::note;
@@ -112,9 +112,7 @@ fn former_run(action: Action<'_>, it: &Observer) -> FormerRun {
     let on = it.service.as_ref();
     let stays = match action {
         Action::MoveToPool(pool) => it.pool == pool,
-        Action::MoveToService(service) => {
-            on.is_some_and(|on| on.name == service || on.id.to_string() == service)
-        }
+        Action::MoveToService(service) => is_on(it, service),
         _ => false,
     };
     match action {
