@@ -17,10 +17,12 @@ function readGrants(text) {
   } catch (error) { return error.message; }
 }
 
-function wrong({ name = "-", grants }, names) {
-  const unread = readGrants(grants);
-  const misnamed = name && name !== "-" ? asName(name) : null;
-  return { ...(name ? {} : { name: "a role needs a name" }), ...(misnamed && { name: misnamed }), ...(names.includes(name) && { name: `role ${name} exists` }), ...(unread && { grants: unread }) };
+const misnamed = (name, names) => (name === "" ? "a role needs a name" : names.includes(name) ? `role ${name} exists` : asName(name));
+
+/** The complaints; a role that exists keeps its name. */
+function wrong({ name, grants }, names) {
+  const unnamed = name === undefined ? null : misnamed(name, names), unread = readGrants(grants);
+  return { ...(unnamed && { name: unnamed }), ...(unread && { grants: unread }) };
 }
 
 /** Each complaint of the manager about a grant names its place, as in the text. */

@@ -44,7 +44,7 @@ function once(path) {
 async function choices() {
   const [kinds, pools, namespaces] = await Promise.all([readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
   const options = (any, { items }) => [["", any], ...items.map((it) => [it.name, it.name])];
-  return { kinds: options("any kind", kinds), pools: options("any pool", pools), served: pools.items.filter((it) => it.services > 0).map((it) => it.name), mayReadPools: may("pools:read"), namespaces: namespaces.items.map((it) => it.name) };
+  return { kinds: options("any kind", kinds), pools: options("any pool", pools), served: may("pools:read") ? pools.items.filter((it) => it.services > 0).map((it) => it.name) : null, namespaces: namespaces.items.map((it) => it.name) };
 }
 
 const given = (all) => Object.fromEntries(Object.entries(all).filter(([, value]) => value));
@@ -123,13 +123,13 @@ function batchField(pointer) {
   return first === "observers" || first === "defaults" ? [first, pointer.slice(first.length + 1)] : [first];
 }
 
-/** Says how many members the batch has, and which of their pools have no service. */
-const counting = ({ served, mayReadPools }) => async ({ observers, defaults }) => {
+/** Says how many members the batch has, and which of their pools are not `served`: have no service, as far as the user may know. */
+const counting = ({ served }) => async ({ observers, defaults }) => {
   if (!observers) return "";
   try {
     const members = membersOf(observers), common = defaults ? mapOf(defaults).pool : undefined;
-    const pools = new Set(members.map((it) => it.pool ?? common ?? "default").filter((it) => typeof it === "string" && !served.includes(it)));
-    const unserved = mayReadPools && pools.size ? ` No service of ${pools.size === 1 ? "pool" : "the pools"} ${[...pools].slice(0, NAMED).join(", ")} runs: until one does, the observers wait.` : "";
+    const pools = new Set(members.map((it) => it.pool ?? common ?? "default").filter((it) => typeof it === "string" && served?.includes(it) === false));
+    const unserved = pools.size ? ` No service of ${pools.size === 1 ? "pool" : "the pools"} ${[...pools].slice(0, NAMED).join(", ")} runs: until one does, the observers wait.` : "";
     return `The batch has ${counted(members.length, "observer")}.${unserved}`;
   } catch { return ""; }
 };
