@@ -111,6 +111,54 @@ async fn a_killed_service_is_lost_as_soon_as_its_observers_run_elsewhere() {
     }
 }
 
+/// Where no other service has room, its observers run nowhere: only the queue, which loses a consumer, tells at once.
+#[tokio::test]
+async fn a_killed_service_of_a_full_pool_is_lost_at_once() {
+    for (version, url) in brokers() {
+        let mut cluster = Cluster::new("full").on(&url).with_test_kinds();
+        for key in ["EVERWATCH_MANAGER__LOST_AFTER", "EVERWATCH_MANAGER__ORPHAN_AFTER"] {
+            cluster.extra.push((key.to_owned(), "10m".to_owned()));
+        }
+        cluster.manager().await;
+        for name in ["a", "b"] {
+            cluster.service(name, 2).await;
+        }
+        let (api, folder) = (cluster.api.clone(), cluster.folder("beacons"));
+        for number in 0..4 {
+            api.create(kind_of(number * 2, &folder)).await;
+        }
+        wait_for("both to be full", || async {
+            let all = api.processing().await;
+            if by_service(&all) == BTreeMap::from([("a", 2), ("b", 2)]) {
+                Ok(())
+            } else {
+                Err(format!("{all:?}"))
+            }
+        })
+        .await;
+        // The manager counts consumers twice a second.
+        throughout(Duration::from_secs(2), || async {
+            let it = api.service("a").await;
+            if it.state == ServiceState::Active { Ok(()) } else { Err(format!("{version}: {it:?}")) }
+        })
+        .await;
+        let begun = Instant::now();
+        cluster.kill("a");
+        api.until_service("a", |it: &Service| it.state == ServiceState::Lost).await;
+        println!("MEASURED {version}: lost {} ms after its kill", begun.elapsed().as_millis());
+        wait_for("its observers to wait", || async {
+            let waiting: Vec<Observer> = api.list("/v1/observers?health=waiting,moving").await;
+            if waiting.len() == 2 { Ok(()) } else { Err(format!("{waiting:?}")) }
+        })
+        .await;
+        // A stop ends the consumers too, and is no loss.
+        cluster.terminate("b");
+        api.until_service("b", |it: &Service| it.state == ServiceState::Gone).await;
+        let events: Vec<Event> = api.list("/v1/events?type=service_lost").await;
+        assert_eq!(events.len(), 1, "{version}: {events:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_killed_service_is_survived_on_postgres_too() {
     kill_and_move("postgres", Cluster::new("failover-pg").with_postgres()).await;

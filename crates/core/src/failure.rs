@@ -2,6 +2,7 @@
 
 pub mod adoption;
 pub mod fence;
+pub mod lost_consumers;
 pub mod lost_queue;
 pub mod orphans;
 pub mod prefix_owner;

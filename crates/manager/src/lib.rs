@@ -39,7 +39,8 @@ use everwatch_store::{Store, StoreError};
 use front::Front;
 use loops::{
     accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, identity_provider,
-    leases, link, observer_batches, orphans, preemption, reconcile, revoker, rollouts, save_batcher, sweep,
+    leases, link, lost_consumers, observer_batches, orphans, preemption, reconcile, revoker, rollouts,
+    save_batcher, sweep,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -193,6 +194,8 @@ pub async fn start(
     loops.spawn(async move { ("reconciler", reconcile::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("search for what is missing", orphans::run(it).await) });
+    let it = Arc::clone(&manager);
+    loops.spawn(async move { ("watch of consumers", lost_consumers::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("rollouts", rollouts::run(it).await) });
     let it = Arc::clone(&manager);

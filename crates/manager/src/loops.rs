@@ -13,6 +13,7 @@ mod gather;
 pub(crate) mod identity_provider;
 pub(crate) mod leases;
 pub(crate) mod link;
+pub(crate) mod lost_consumers;
 pub(crate) mod observer_batches;
 pub(crate) mod orphans;
 pub(crate) mod preemption;
