@@ -49,9 +49,9 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until_text(".incident-list", "amber lost").await;
     page.until_text("h1", "All 8 observers run").await;
     page.run("document.querySelector('.chart a[href*=incidents]').focus()").await;
-    page.until_text(".lane-card", "gap median").await;
+    page.until_text(".lane-card", "overlap").await;
     // After a death, a gap is an upper bound.
-    page.until_text(".lane-card", "longest ≤").await;
+    page.until_text(".lane-card", "≤").await;
     page.until_text(".lane-card", "last sign of life").await;
     page.screenshot("timeline").await;
     // Who sees no drawing reads a table.

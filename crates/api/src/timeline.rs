@@ -92,6 +92,10 @@ pub struct TimelineMark {
     /// The time of the event.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
+    /// Of a lost service: its last sign of life, with which the gaps of its observers begin.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub since: Option<Timestamp>,
     /// What happened, as the `type` of the event.
     #[schema(value_type = String, example = "service_lost")]
     #[serde(rename = "type")]
@@ -133,8 +137,7 @@ pub struct Incident {
     pub gap_ms_median: u64,
     /// The 99th percentile of the gaps of the moves, in ms.
     pub gap_ms_p99: u64,
-    /// The longest gap, in ms; in an open incident, gaps last until now. While no observer of a lost service has started elsewhere, it is
-    /// counted from the time at which managers concluded the loss, so it is a lower bound.
+    /// The longest gap, in ms; in an open incident, gaps last until now.
     pub gap_ms_max: u64,
     /// Whether at least one of these gaps is an upper bound: it is counted from the last sign of life of the service, because
     /// a run did not report its end.
@@ -192,18 +195,12 @@ impl From<core::Lane> for TimelineLane {
 }
 
 impl From<core::Mark> for TimelineMark {
-    fn from(core::Mark { at, kind, service, text, .. }: core::Mark) -> Self {
-        Self { at, kind, service, text }
+    fn from(core::Mark { at, since, kind, service, text, .. }: core::Mark) -> Self {
+        Self { at, since, kind, service, text }
     }
 }
 
 impl Incident {
-    /// Whether its longest gap is a lower bound: it began before managers concluded that the service was lost.
-    #[must_use]
-    pub fn gap_is_least(&self) -> bool {
-        self.moved == 0 && self.waiting > 0 && matches!(self.cause.as_str(), "lost" | "unknown")
-    }
-
     fn of(it: core::Incident, names: &HashMap<ObserverId, NamedThing>) -> Self {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let cause = match it.cause {

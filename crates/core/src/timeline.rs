@@ -57,6 +57,9 @@ impl Place {
 struct Incarnation {
     name: Option<String>,
     registered_at: Option<Timestamp>,
+    /// The latest start of an observer on it.
+    started_at: Option<Timestamp>,
+    /// When it ended; a lost service, at its last sign of life.
     ended: Option<(Timestamp, Cause)>,
     held: Steps,
     /// The number of its observers that ran nowhere until they started elsewhere.
@@ -112,16 +115,19 @@ impl Timeline {
                 (it.name, it.registered_at) = (Some(name.clone()), Some(at));
                 self.mark(Mark::of_service(at, EventKind::ServiceRegistered, (service, name)));
             }
-            Fact::Gone { service, name, lost } => {
+            Fact::Gone { service, name, lost, heard_at } => {
                 let (kind, cause) = if lost {
                     (EventKind::ServiceLost, Cause::Lost)
                 } else {
                     (EventKind::ServiceGone, Cause::Stopped)
                 };
                 let it = self.service(service);
-                (it.name, it.ended) = (Some(name.clone()), Some((at, cause)));
+                // A start is a sign of life, too.
+                let since =
+                    heard_at.filter(|_| lost).map(|heard| heard.max(it.started_at.unwrap_or(heard)).min(at));
+                (it.name, it.ended) = (Some(name.clone()), Some((since.unwrap_or(at), cause)));
                 self.incidents.explain(service, at, cause);
-                self.mark(Mark::of_service(at, kind, (service, name)));
+                self.mark(Mark { since, ..Mark::of_service(at, kind, (service, name)) });
             }
             Fact::Mark(mark) => self.mark(Mark { at, ..mark }),
         }
@@ -200,6 +206,7 @@ impl Timeline {
             (None, None) => {}
         }
         let it = self.service(run.service);
+        it.started_at = it.started_at.max(Some(at));
         it.held.add(at, 1);
         it.running += 1;
         let place = Place { service: run.service, epoch: run.epoch, since: Some(at), left_at: None };
@@ -345,7 +352,9 @@ impl Timeline {
         }
         let concerns = |mark: &&Mark| {
             let it = mark.service_id.and_then(|id| self.services.get(&id));
-            mark.is_of_life() && it.is_some_and(|it| it.held.most_before(mark.at, QUIET) > 0)
+            // An observer that left a lost service before its last sign of life was not lost with it.
+            let late = mark.since.map_or(QUIET, |since| mark.at.since(since) + Duration::from_secs(1));
+            mark.is_of_life() && it.is_some_and(|it| it.held.most_before(mark.at, late) > 0)
         };
         let marks =
             all.marks.iter().filter(concerns).map(|mark| Mark { text: String::new(), ..mark.clone() });

@@ -5,26 +5,15 @@ import { duration } from "./show.js";
 /** What the sign ≤ means, for hovering. */
 export const AT_MOST = "upper bound: counted from the last sign of life of the earlier service";
 
-/** What the sign ≥ means. */
-const AT_LEAST = "lower bound: counted from the time at which managers concluded that the service was lost";
-
 /** In ms, the unit to which `duration` rounds. */
 const unitOf = (ms) => (ms < 1000 ? 1 : ms < 10000 ? 100 : ms < 90000 ? 1000 : 60000);
-/** An upper bound must not be rounded down, nor a lower one up. */
+/** An upper bound must not be rounded down. */
 const atMost = (ms) => `≤ ${duration(Math.ceil(ms / unitOf(ms)) * unitOf(ms))}`;
-const atLeast = (ms) => `≥ ${duration(Math.floor(ms / unitOf(ms)) * unitOf(ms))}`;
 
 /** The gap as text. A gap of zero needs no sign. */
 export const gapText = (ms, isAtMost) => (isAtMost && ms > 0 ? atMost(ms) : duration(ms));
 /** The gap with its explanation. */
 export const gap = (ms, isAtMost) => (isAtMost && ms > 0 ? h("span", { class: "hinted", title: AT_MOST }, gapText(ms, true)) : gapText(ms, false));
-
-/** Whether the longest gap of an incident is a lower bound: while none of its observers has started, it is counted from the conclusion that the service was lost. */
-const isLeast = ({ moved, waiting, cause }) => moved === 0 && waiting > 0 && (cause === "lost" || cause === "unknown");
-/** The longest gap of an incident as text. */
-export const longestText = (it) => (isLeast(it) ? atLeast(it.gap_ms_max) : gapText(it.gap_ms_max, it.gap_is_bound));
-/** The same with its explanation; `ms`: another time that began with the gap. */
-export const longest = (it, ms = it.gap_ms_max) => (isLeast(it) ? h("span", { class: "hinted", title: AT_LEAST }, atLeast(ms)) : gap(ms, it.gap_is_bound));
 
 /** The gap of an event in ms; of a summary, the median. */
 export const gapOf = (event) => event.burst?.gap_ms_median ?? event.gap_ms ?? null;

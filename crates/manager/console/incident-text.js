@@ -1,6 +1,6 @@
 // An incident as text: a one-line summary to paste into a chat, and the address of its page.
 import { stamp } from "./clock.js";
-import { gapText, isBound, longestText } from "./gap.js";
+import { gapText, isBound } from "./gap.js";
 import { counted, duration, eventWord, number } from "./show.js";
 
 /** The event that a cause stands for; a title names the service, so it omits this word. */
@@ -34,6 +34,11 @@ export function targets({ to, to_others: others = 0 }, withCounts = false) {
 }
 
 const gapOf = (it, ms) => gapText(ms, isBound(it));
-export const gaps = (it) => it.waiting > 0 ? `longest gap so far ${longestText(it)}` : `gap median ${gapOf(it, it.gap_ms_median)} · p99 ${gapOf(it, it.gap_ms_p99)} · longest ${gapOf(it, it.gap_ms_max)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
+/** Gaps that are all the same are one number. */
+function gapsOf(it) {
+  const [median, p99, longest] = [it.gap_ms_median, it.gap_ms_p99, it.gap_ms_max].map((ms) => gapOf(it, ms));
+  return median === longest ? `gap ${longest}` : `gap median ${median} · p99 ${p99} · longest ${longest}`;
+}
+export const gaps = (it) => it.waiting > 0 ? `longest gap so far ${gapOf(it, it.gap_ms_max)}` : `${gapsOf(it)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
 
 export const incidentLine = (it) => `${incidentTitle(it)} · ${gaps(it)} · to ${targets(it, true)} · ${stamp(it.since)}`;

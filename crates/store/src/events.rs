@@ -63,7 +63,8 @@ pub struct Event {
     /// The service that ran it before: only if an observer was started on its next service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Named>,
-    /// The timing of a move, in ms: only if an observer was started on its next service.
+    /// The timing of a move, in ms: only if an observer was started on its next service. Of a lost service, the time since its last
+    /// sign of life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,
     /// Whether the gap is an upper bound, because the previous run did not report its end.

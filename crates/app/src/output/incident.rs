@@ -25,11 +25,8 @@ pub(crate) fn main_destination(it: &Incident) -> String {
     format!("{name} ({moved}){more}")
 }
 
-/// The longest gap, with a sign if it is an upper or a lower bound.
+/// The longest gap, with a sign if it is an upper bound.
 pub(super) fn longest_gap(it: &Incident) -> String {
-    if it.gap_is_least() {
-        return format!("≥ {}", millis(it.gap_ms_max));
-    }
     gap(it.gap_ms_max, it.gap_is_bound)
 }
 
@@ -115,7 +112,7 @@ mod tests {
         );
         assert_eq!(
             incident(&lost(&json!({}), 1), NOW, 120),
-            "service-1 lost 08:12:21: 1 observer does not run yet; gap so far ≥ 1.1 s"
+            "service-1 lost 08:12:21: 1 observer does not run yet; gap so far ≤ 1.1 s"
         );
     }
 

@@ -3,10 +3,9 @@
 
 use super::table::{Tone, cut};
 use super::{TerminalStyle, second};
-use everwatch_api::{Incident, Timeline, TimelineLane, TimelineMark};
+use everwatch_api::{Timeline, TimelineLane, TimelineMark};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::record::events::EventKind;
-use std::time::Duration;
 use unicode_width::UnicodeWidthStr as _;
 
 /// The number of columns if the output is not a terminal.
@@ -15,8 +14,6 @@ const COLUMNS: usize = 100;
 const COLUMNS_MIN: usize = 20;
 /// The width for the names of services and the numbers of observers that they hold now.
 const MARGIN: usize = 30;
-/// Managers conclude that a service is lost so long after its last sign of life, at most.
-const CONCLUDED: Duration = Duration::from_secs(120);
 const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
 /// A line in parts, each with its tone.
@@ -117,15 +114,8 @@ fn bars(it: &Timeline, lane: &TimelineLane, (columns, most): (usize, u64)) -> To
 }
 
 /// Where a mark stands: that of a lost service at its last sign of life, with which its gap begins, and the others at their time.
-fn place(it: &Timeline, mark: &TimelineMark) -> Timestamp {
-    let is_begin = |one: &&Incident| {
-        Some(&one.from) == mark.service.as_ref()
-            && one.cause == "lost"
-            && one.since <= mark.at
-            && mark.at.since(one.since) < CONCLUDED
-    };
-    let begun = it.incidents.iter().rfind(is_begin).filter(|_| mark.kind == EventKind::ServiceLost);
-    begun.map_or(mark.at, |one| one.since)
+fn place(mark: &TimelineMark) -> Timestamp {
+    mark.since.unwrap_or(mark.at)
 }
 
 /// The sign of one column.
@@ -136,7 +126,7 @@ fn block(
     most: u64,
 ) -> (Tone, &'static str) {
     let ended = it.marks.iter().find(|mark| {
-        let at = place(it, mark);
+        let at = place(mark);
         mark.service.as_ref() == Some(&lane.service)
             && matches!(mark.kind, EventKind::ServiceLost | EventKind::ServiceGone)
             && at >= begins
@@ -193,6 +183,7 @@ mod tests {
             ],
             marks: vec![TimelineMark {
                 at: at(5),
+                since: None,
                 kind: EventKind::ServiceLost,
                 service: Some("amber".to_owned()),
                 text: String::new(),
@@ -220,16 +211,10 @@ mod tests {
     #[test]
     fn a_lost_service_is_marked_where_its_gap_begins() {
         let mut it = killed();
-        for (cause, row) in
-            [("lost", "amber  ▆▆▆▆✕       ended"), ("handed_over", "amber  ▆▆▆▆░✕      ended")]
+        for (since, row) in [(Some(at(4)), "amber  ▆▆▆▆✕       ended"), (None, "amber  ▆▆▆▆░✕      ended")]
         {
-            let incident = serde_json::json!({
-                "from": "amber", "cause": cause, "since": at(4), "until": at(5), "moved": 8, "waiting": 0,
-                "to": {"birch": 8}, "to_others": 0, "gap_ms_median": 0, "gap_ms_p99": 0, "gap_ms_max": 0,
-                "overlap_ms_max": 0,
-            });
-            it.incidents = vec![serde_json::from_value(incident).unwrap()];
-            assert_eq!(lines(&it, 10)[0], row, "{cause}");
+            it.marks[0].since = since;
+            assert_eq!(lines(&it, 10)[0], row, "{since:?}");
         }
     }
 

@@ -41,6 +41,8 @@ pub enum Fact {
         service: ServiceId,
         name: String,
         lost: bool,
+        /// The last sign of life of a lost service, if it is known.
+        heard_at: Option<Timestamp>,
     },
     /// Any other event that explains the timeline.
     Mark(Mark),
@@ -60,6 +62,8 @@ pub struct Moved {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     pub at: Timestamp,
+    /// The last sign of life of a lost service: the gaps of its observers begin then.
+    pub since: Option<Timestamp>,
     pub kind: EventKind,
     /// The name of the service that it concerns.
     pub service: Option<String>,
@@ -69,7 +73,7 @@ pub struct Mark {
 
 impl Mark {
     pub(super) fn of_service(at: Timestamp, kind: EventKind, (id, name): (ServiceId, String)) -> Self {
-        Self { at, kind, service: Some(name), service_id: Some(id), text: String::new() }
+        Self { at, since: None, kind, service: Some(name), service_id: Some(id), text: String::new() }
     }
 
     /// Whether the event means that a service may end or has ended.

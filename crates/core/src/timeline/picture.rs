@@ -310,7 +310,8 @@ impl Timeline {
             let Some(incident) = all.get_mut(place) else { continue };
             incident.waiting = waiting;
             incident.since = incident.since.min(since);
-            // Once an observer has started after a death, the last sign of life of the service is known: all its gaps begin then.
+            // All gaps after a death begin with the last sign of life of the service.
+            incident.gap_is_bound |= cause == Cause::Lost;
             let begun = if incident.gap_is_bound { incident.since } else { since };
             incident.gap_max = incident.gap_max.max(now.since(begun));
             incident.nowhere = self.nowhere(*id);

@@ -2,6 +2,9 @@ use super::*;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
+mod lost;
+use lost::three_on_a;
+
 fn service(number: u128) -> ServiceId {
     ServiceId(Uuid::from_u128(number))
 }
@@ -38,7 +41,12 @@ fn ended(line: &mut Timeline, secs: i64, run: Run, moves: bool) {
 }
 
 fn gone(line: &mut Timeline, secs: i64, number: u128, name: &str, lost: bool) {
-    line.add(at(secs), Fact::Gone { service: service(number), name: name.to_owned(), lost });
+    gone_after(line, secs, number, name, (lost, None));
+}
+
+fn gone_after(line: &mut Timeline, secs: i64, number: u128, name: &str, (lost, heard): (bool, Option<i64>)) {
+    let heard_at = heard.map(at);
+    line.add(at(secs), Fact::Gone { service: service(number), name: name.to_owned(), lost, heard_at });
 }
 
 fn picture(line: &Timeline, (since, until, columns): (i64, i64, usize)) -> Picture {
@@ -243,56 +251,6 @@ fn a_later_move_of_the_same_service_is_another_incident() {
     assert_eq!(moved(120), [1]);
 }
 
-/// Service `a` runs three observers, and service `b` none.
-fn three_on_a() -> Timeline {
-    let mut line = Timeline::new(at(0));
-    registered(&mut line, 10, 1, "a");
-    registered(&mut line, 10, 2, "b");
-    for number in 1..=3 {
-        started(&mut line, 20, run(number, 1, 1), None);
-    }
-    line
-}
-
-#[test]
-fn a_service_that_is_lost_after_an_observer_was_moved_from_it_is_another_incident() {
-    let moved_then_lost = |lost_at: i64| {
-        let mut line = three_on_a();
-        ended(&mut line, 100, run(1, 1, 1), true);
-        started(&mut line, 100, run(1, 2, 2), Some((1, 0, 0)));
-        started(&mut line, lost_at + 1, run(2, 2, 2), Some((1, 1000, 0)));
-        gone(&mut line, lost_at + 2, 1, "a", true);
-        started(&mut line, lost_at + 3, run(3, 2, 2), Some((1, 3000, 0)));
-        incidents(&line, 200)
-    };
-    let expected = ["a HandedOver 100-100 moved 1 gap 0 ms", "a Lost 111-114 moved 2 gap 3000 ms"];
-    assert_eq!(moved_then_lost(111), expected);
-    let expected = ["a HandedOver 100-100 moved 1 gap 0 ms", "a Lost 102-105 moved 2 gap 3000 ms"];
-    assert_eq!(moved_then_lost(102), expected);
-}
-
-#[test]
-fn handovers_that_are_told_late_are_one_incident_with_the_others() {
-    let mut line = three_on_a();
-    ended(&mut line, 100, run(1, 1, 1), true);
-    started(&mut line, 101, run(1, 2, 2), Some((1, 0, 0)));
-    // The end of this run is told after the next start.
-    started(&mut line, 102, run(2, 2, 2), Some((1, 2000, 0)));
-    assert_eq!(
-        incidents(&line, 103),
-        ["a Unknown 100-102 moved 1 gap 2000 ms", "a HandedOver 101-101 moved 1 gap 0 ms"]
-    );
-    ended(&mut line, 100, run(2, 1, 1), true);
-    assert_eq!(incidents(&line, 200), ["a HandedOver 100-102 moved 2 gap 2000 ms"]);
-    // But if the service turns out to be lost, it is not a handover.
-    started(&mut line, 104, run(3, 2, 2), Some((1, 1000, 0)));
-    gone(&mut line, 105, 1, "a", true);
-    assert_eq!(
-        incidents(&line, 200),
-        ["a HandedOver 100-102 moved 2 gap 2000 ms", "a Lost 103-104 moved 1 gap 1000 ms"]
-    );
-}
-
 #[test]
 fn what_a_service_held_before_the_first_event_follows_from_ends_and_from_rows() {
     let mut line = Timeline::new(at(50));
@@ -418,6 +376,7 @@ fn the_timeline_of_one_observer_has_its_services_and_what_happened_to_them() {
         at(150),
         Fact::Mark(Mark {
             at: at(0),
+            since: None,
             kind: EventKind::Rebalanced,
             service: None,
             service_id: None,

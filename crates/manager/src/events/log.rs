@@ -124,7 +124,6 @@ impl EventLog {
     }
 
     fn event(&self, happening: &RowEvent, after: &Row, went: Option<(ServiceId, Move)>) -> Event {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Event {
             id: 0,
             at: happening.at,
@@ -156,6 +155,16 @@ impl EventLog {
         let service = Some(Named::service(row.id, row.registration.name.to_string()));
         let at = self.clock.now();
         self.record(Event { service, ..plain(kind, at, text) });
+    }
+
+    /// The loss of a service, with the time since its last sign of life.
+    pub(crate) fn tell_lost(&self, row: &ServiceRow, text: String) {
+        self.known.learn(std::slice::from_ref(row));
+        let at = self.clock.now();
+        let silence = self.known.heard_at(row.id).map(|heard| millis(at.since(heard)));
+        let service = Some(Named::service(row.id, row.registration.name.to_string()));
+        let lost = plain(EventKind::ServiceLost, at, text);
+        self.record(Event { service, gap_ms: silence, gap_is_bound: silence.is_some(), ..lost });
     }
 
     /// An event that concerns no single observer or service.
@@ -190,6 +199,10 @@ impl EventLog {
             metrics::histogram!(metric::DELETE_TO_DELETED).record(took.as_secs_f64());
         }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn plain(kind: EventKind, at: Timestamp, text: String) -> Event {

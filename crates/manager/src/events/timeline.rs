@@ -180,6 +180,7 @@ fn mark(event: &Event) -> Mark {
     let service = event.service.as_ref().filter(|it| !it.id.is_nil());
     Mark {
         at: event.at,
+        since: None,
         kind: event.kind,
         service: service.map(|it| it.name.clone()),
         service_id: service.map(|it| ServiceId(it.id)),
@@ -231,6 +232,7 @@ fn of_service(event: &Event) -> Fact {
             service: ServiceId(it.id),
             name: it.name.clone(),
             lost: kind == EventKind::ServiceLost,
+            heard_at: event.gap_ms.map(|ms| event.at.minus(Duration::from_millis(ms))),
         },
         _ => Fact::Mark(mark(event)),
     }

@@ -60,11 +60,8 @@ pub(crate) async fn look(
             Some(OwnerLiveness::Gone) => {
                 let gone = |row: &mut ServiceRow| row.on_session_gone(manager.records.clock.now());
                 if let Changed::Saved(row) = change_service(&manager.records, service, gone).await? {
-                    manager.records.events.tell_service(
-                        EventKind::ServiceLost,
-                        &row,
-                        "its connection to the broker has ended".to_owned(),
-                    );
+                    let text = "its connection to the broker has ended".to_owned();
+                    manager.records.events.tell_lost(&row, text);
                     info!(%service, "service lost: its session with the broker is gone");
                     manager.records.note_change();
                 }

@@ -127,6 +127,7 @@ fn timeline() -> Timeline {
         ],
         marks: vec![TimelineMark {
             at: ago(400),
+            since: None,
             kind: EventKind::ServiceLost,
             service: Some("amber".to_owned()),
             text: String::new(),

@@ -1,0 +1,85 @@
+//! Services that are lost, and what moved from them before.
+
+use super::*;
+
+/// Service `a` runs three observers, and service `b` none.
+pub(super) fn three_on_a() -> Timeline {
+    let mut line = Timeline::new(at(0));
+    registered(&mut line, 10, 1, "a");
+    registered(&mut line, 10, 2, "b");
+    for number in 1..=3 {
+        started(&mut line, 20, run(number, 1, 1), None);
+    }
+    line
+}
+
+#[test]
+fn a_service_that_is_lost_after_an_observer_was_moved_from_it_is_another_incident() {
+    let moved_then_lost = |lost_at: i64| {
+        let mut line = three_on_a();
+        ended(&mut line, 100, run(1, 1, 1), true);
+        started(&mut line, 100, run(1, 2, 2), Some((1, 0, 0)));
+        started(&mut line, lost_at + 1, run(2, 2, 2), Some((1, 1000, 0)));
+        gone(&mut line, lost_at + 2, 1, "a", true);
+        started(&mut line, lost_at + 3, run(3, 2, 2), Some((1, 3000, 0)));
+        incidents(&line, 200)
+    };
+    let expected = ["a HandedOver 100-100 moved 1 gap 0 ms", "a Lost 111-114 moved 2 gap 3000 ms"];
+    assert_eq!(moved_then_lost(111), expected);
+    let expected = ["a HandedOver 100-100 moved 1 gap 0 ms", "a Lost 102-105 moved 2 gap 3000 ms"];
+    assert_eq!(moved_then_lost(102), expected);
+}
+
+#[test]
+fn handovers_that_are_told_late_are_one_incident_with_the_others() {
+    let mut line = three_on_a();
+    ended(&mut line, 100, run(1, 1, 1), true);
+    started(&mut line, 101, run(1, 2, 2), Some((1, 0, 0)));
+    // The end of this run is told after the next start.
+    started(&mut line, 102, run(2, 2, 2), Some((1, 2000, 0)));
+    assert_eq!(
+        incidents(&line, 103),
+        ["a Unknown 100-102 moved 1 gap 2000 ms", "a HandedOver 101-101 moved 1 gap 0 ms"]
+    );
+    ended(&mut line, 100, run(2, 1, 1), true);
+    assert_eq!(incidents(&line, 200), ["a HandedOver 100-102 moved 2 gap 2000 ms"]);
+    // But if the service turns out to be lost, it is not a handover.
+    started(&mut line, 104, run(3, 2, 2), Some((1, 1000, 0)));
+    gone(&mut line, 105, 1, "a", true);
+    assert_eq!(
+        incidents(&line, 200),
+        ["a HandedOver 100-102 moved 2 gap 2000 ms", "a Lost 103-104 moved 1 gap 1000 ms"]
+    );
+}
+
+#[test]
+fn the_gap_of_a_lost_service_begins_with_its_last_sign_of_life() {
+    for (heard, since) in [(None, 110), (Some(102), 102), (Some(15), 20)] {
+        let mut line = three_on_a();
+        gone_after(&mut line, 110, 1, "a", (true, heard));
+        let open = picture(&line, (0, 120, 120));
+        assert_eq!((open.incidents[0].since, open.incidents[0].gap_is_bound), (at(since), true), "{heard:?}");
+        assert_eq!(open.incidents[0].gap_max, Duration::from_secs(120 - since.unsigned_abs()), "{heard:?}");
+        assert_eq!(open.marks.last().unwrap().since, heard.map(|_| at(since)), "a start is a sign of life");
+        // It does not jump when the observers start.
+        for number in 1..=3 {
+            let gap = 1000 * (115 - since.unsigned_abs());
+            started(&mut line, 115, run(number, 2, 2), heard.map(|_| (1, gap, 0)));
+        }
+        assert_eq!(picture(&line, (0, 120, 120)).incidents[0].since, at(since), "{heard:?}");
+    }
+}
+
+#[test]
+fn an_observer_that_left_before_the_last_sign_of_life_was_not_lost() {
+    for (heard, expected) in [(150, 0), (139, 1)] {
+        let mut all = three_on_a();
+        gone_after(&mut all, 160, 1, "a", (true, Some(heard)));
+        let mut one = Timeline::new(at(0));
+        started(&mut one, 20, run(1, 1, 1), None);
+        ended(&mut one, 140, run(1, 1, 1), true);
+        started(&mut one, 140, run(1, 2, 2), Some((1, 0, 0)));
+        one.add_services_of(&all);
+        assert_eq!(picture(&one, (0, 200, 1)).marks.len(), expected, "{heard}");
+    }
+}
