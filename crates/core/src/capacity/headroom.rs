@@ -24,6 +24,16 @@ pub fn needed_slots<'a>(
     needed
 }
 
+/// The slots that a service offers to the observers of its pool: a cordoned one keeps those that it has, and takes no others.
+#[must_use]
+pub fn offered_slots(service: &ServiceRow) -> u32 {
+    match service.state() {
+        ServiceState::Active | ServiceState::Standby => service.capacity(),
+        ServiceState::Cordoned => service.held(),
+        ServiceState::Draining | ServiceState::Suspect | ServiceState::Lost | ServiceState::Gone => 0,
+    }
+}
+
 /// How many of the largest services can be lost at once while the rest has the slots that observers need; `None` if the
 /// slots do not suffice already.
 #[must_use]
@@ -44,7 +54,8 @@ pub fn losses_survived(capacities: &[u32], needed: u64) -> Option<usize> {
 /// The number of services of one pool that can be lost, the largest first, while the others have the slots that observers
 /// need.
 ///
-/// Only active and standby services count, because no other service takes observers. At least one service must remain.
+/// Only active and standby services have slots for more observers; cordoned ones keep what they hold. At least one service that takes
+/// observers must remain.
 /// Observers that weigh more than one slot may need more room than this says, because each of them needs its slots on one
 /// service.
 #[must_use]
@@ -54,14 +65,16 @@ pub fn failure_tolerance<'a>(
     is_single: bool,
 ) -> usize {
     let takes = |it: &&ServiceRow| matches!(it.state(), ServiceState::Active | ServiceState::Standby);
-    let sizes: Vec<u32> = services.into_iter().filter(takes).map(ServiceRow::capacity).collect();
-    let others = sizes.len().saturating_sub(1);
+    let (taking, others): (Vec<&ServiceRow>, Vec<&ServiceRow>) = services.into_iter().partition(takes);
+    let mut sizes: Vec<u32> = taking.into_iter().map(offered_slots).collect();
+    let most = sizes.len().saturating_sub(1);
     if is_single {
         // Any of the others may become the one that runs all observers.
         let all_suffice = sizes.iter().all(|size| u64::from(*size) >= needed);
-        return if all_suffice { others } else { 0 };
+        return if all_suffice { most } else { 0 };
     }
-    losses_survived(&sizes, needed).unwrap_or(0).min(others)
+    sizes.extend(others.into_iter().map(offered_slots));
+    losses_survived(&sizes, needed).unwrap_or(0).min(most)
 }
 
 #[cfg(test)]
@@ -120,6 +133,17 @@ mod tests {
             failure_tolerance(&services, needed, true)
         };
         assert_eq!([of(&[10, 10], 10), of(&[10, 9, 10], 10), of(&[10], 3), of(&[], 0)], [1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_cordoned_service_has_the_slots_that_it_uses() {
+        let mut cordoned = holding(service("b", 10, &["ticker"]), 3);
+        cordoned.heartbeat.as_mut().expect("the service has sent one").state = Intent::Cordoned;
+        let services = [service("a", 10, &["ticker"]), cordoned, service("c", 10, &["ticker"])];
+        assert_eq!(
+            [failure_tolerance(&services, 13, false), failure_tolerance(&services, 14, false)],
+            [1, 0]
+        );
     }
 
     #[test]

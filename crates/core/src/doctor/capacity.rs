@@ -1,7 +1,7 @@
 //! Whether the services have enough slots, currently and after the loss of the largest ones.
 
 use super::{Finding, FleetFacts, Severity};
-use crate::capacity::headroom::losses_survived;
+use crate::capacity::headroom::{losses_survived, offered_slots};
 use crate::clock::Timestamp;
 use crate::id::Pool;
 use crate::record::service::{ServiceRow, ServiceState};
@@ -165,10 +165,11 @@ fn of_pool(
     (services, cordoned): (&[&ServiceRow], &[&ServiceRow]),
     needed: u64,
 ) -> Option<Finding> {
-    let sizes: Vec<u32> = services.iter().map(|service| service.capacity()).collect();
+    let all = || services.iter().chain(cordoned);
+    let sizes: Vec<u32> = all().map(|it| offered_slots(it)).collect();
     let room: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
-    let largest = services.iter().max_by_key(|service| service.capacity())?;
-    let (name, size) = (largest.registration.name.as_str(), u64::from(largest.capacity()));
+    let largest = all().max_by_key(|it| offered_slots(it))?;
+    let (name, size) = (largest.registration.name.as_str(), u64::from(offered_slots(largest)));
     let missing = |after: u64| needed.saturating_sub(after);
     let more = |most: u64| {
         let start = format!("start another service of pool {pool} with at least {}", counted(most, "slot"));

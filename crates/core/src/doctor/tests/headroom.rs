@@ -50,6 +50,31 @@ fn missing_headroom_is_reported() {
 }
 
 #[test]
+fn a_cordoned_service_keeps_what_it_holds() {
+    let keeping = |needed: u64| {
+        move |facts: &mut Facts| {
+            let services = [("a", 10), ("b", 10), ("c", 10)].into_iter().zip(1..);
+            fleet(facts).services =
+                services.map(|((name, size), number)| service(number, name, size)).collect();
+            let heartbeat = fleet(facts).services[2].heartbeat.as_mut().unwrap();
+            (heartbeat.state, heartbeat.held) = (Intent::Cordoned, 5);
+            fleet(facts).needed = [(Pool::default(), needed)].into();
+        }
+    };
+    assert_eq!(found(keeping(26)), ["Warning pool-full pool default"]);
+    let told = diagnosed(keeping(25)).remove(0);
+    assert!(
+        told.code == "too-big-to-lose" && told.what.contains("default 10 slots short of the 25"),
+        "{told:?}"
+    );
+    assert!(
+        told.cure.starts_with("`everwatch service uncordon c`, which adds 5 slots, or start another"),
+        "{told:?}"
+    );
+    assert_eq!(found(keeping(15)), ["Info headroom pool default"]);
+}
+
+#[test]
 fn a_pool_without_an_active_service_is_reported() {
     let held_back = |state: Intent| {
         move |facts: &mut Facts| {
