@@ -2,7 +2,7 @@
 
 use crate::context::{Manager, schemas};
 use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer, too_heavy};
-use everwatch_core::id::Kind;
+use everwatch_core::id::{Kind, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::service::ServiceRow;
 use everwatch_store::StoreError;
@@ -45,6 +45,12 @@ pub(crate) async fn check(
     }
     let services = manager.records.services(Duration::ZERO).await?;
     Ok(against(manager, &services, definition))
+}
+
+/// Whether a service of the pool lives. Without one, nothing is known about the kinds and weights that the pool takes.
+pub(crate) async fn has_service(manager: &Manager, pool: &Pool) -> Result<bool, StoreError> {
+    let services = manager.records.services(Duration::ZERO).await?;
+    Ok(services.iter().any(|it| it.registration.pool == *pool))
 }
 
 /// Decides from these living services.

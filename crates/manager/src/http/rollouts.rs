@@ -268,10 +268,21 @@ async fn try_patch(manager: &Manager, row: &Row, patch: &Value) -> Result<(), Pr
     };
     namespaces::check_pool(records, &definition, &row.definition).await?;
     limits::check_known(records, &definition).await?;
+    let pool = &definition.pool;
+    if *pool != row.definition.pool && !kind_check::has_service(manager, pool).await? {
+        let detail = format!("no service of a pool named {pool} lives; start one first");
+        return Err(of_member(vec![FieldError { pointer: "/pool".to_owned(), detail }], row));
+    }
     match kind_check::check(manager, &definition).await? {
         Err(Unfit::Spec(errors)) => Err(of_member(errors, row)),
         Err(Unfit::Weight(detail)) if definition.weight != row.definition.weight => {
             Err(of_member(vec![FieldError { pointer: "/weight".to_owned(), detail }], row))
+        }
+        Err(Unfit::Kind(detail)) if definition.kind != row.definition.kind => {
+            Err(of_member(vec![FieldError { pointer: "/kind".to_owned(), detail }], row))
+        }
+        Err(Unfit::Kind(detail)) if definition.pool != row.definition.pool => {
+            Err(of_member(vec![FieldError { pointer: "/pool".to_owned(), detail }], row))
         }
         // A service that offers the kind may come back before the rollout changes this member.
         Ok(()) | Err(Unfit::Kind(_) | Unfit::Weight(_)) => Ok(()),

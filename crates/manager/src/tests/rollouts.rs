@@ -58,6 +58,8 @@ async fn a_wrong_rollout_is_refused_by_field() {
         ("patch", json!({"name": "b"}), "/patch/name"),
         ("patch", json!({"desired": "paused"}), "/patch/desired"),
         ("patch", json!({"spek": 1}), "/patch/spek"),
+        ("patch", json!({"kind": "tickr"}), "/patch/kind"),
+        ("patch", json!({"pool": "nowhere"}), "/patch/pool"),
         ("max_parallel", json!(0), "/max_parallel"),
         ("max_parallel", json!(1001), "/max_parallel"),
         ("healthy_for", json!("999ms"), "/healthy_for"),
