@@ -5,10 +5,10 @@ use super::waiting::{self, FormerRun, Goal};
 use super::{bulk, fan_out};
 use crate::answers::{Action, is_on};
 use crate::cli::Selection;
-use crate::client::Client;
+use crate::client::{Client, Failure};
 use crate::output::note;
-use crate::requests::{all, path};
-use everwatch_api::Observer;
+use crate::requests::{all, path, service_path};
+use everwatch_api::{Observer, Service};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -135,9 +135,26 @@ pub(super) async fn relocate(
             Action::MoveToPool(pool)
         }
         (None, Some(service)) => Action::MoveToService(service),
-        (None, None) => Action::Move,
+        (None, None) => {
+            check_last(client, names).await?;
+            Action::Move
+        }
     };
     named(client, action, names, wait).await
+}
+
+/// Refuses `move OBSERVER SERVICE`, as one would write it for `mv`, before the observer moves to some other service.
+async fn check_last(client: &Client, names: &[String]) -> anyhow::Result<()> {
+    let [_, .., last] = names else { return Ok(()) };
+    let is_missing = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(Failure::NotFound(_)));
+    let observer = client.read::<Observer>(&path(last)).await;
+    if !observer.as_ref().is_err_and(is_missing) || client.read::<Service>(&service_path(last)).await.is_err()
+    {
+        return Ok(());
+    }
+    let text =
+        format!("`{last}` is a service, not an observer: to move observers to it, write `--to {last}`");
+    Err(Failure::Usage(text).into())
 }
 
 pub(super) async fn delete(

@@ -1,6 +1,6 @@
 //! `everwatch parked …`, `everwatch safe-mode …` and `everwatch pool …`
 
-use super::unknown::hinted;
+use super::unknown::{self, Named, hinted};
 use super::watch;
 use crate::cli::{OutputArgs, Parked, Pool, SafeMode, Watched};
 use crate::client::Client;
@@ -65,15 +65,14 @@ pub(crate) async fn pools(server: &str, verb: Pool) -> anyhow::Result<()> {
         Pool::Pause { name } => (name, true),
         Pool::Resume { name } => (name, false),
     };
+    // The manager would note a mistyped name as a new pool.
+    unknown::check(client, Named { pool: Some(&name), ..Named::default() }).await?;
     let path = format!("/v1/pools/{}", Client::part(&name));
     let settings = serde_json::to_value(api::PoolSettings { paused: Some(paused), single: None })?;
     let pool: api::Pool = client.send(Method::PUT, &path, Some(&settings)).await?;
     let word = if pool.paused { "paused" } else { "open" };
     let wait = if pool.waiting == 1 { "waits" } else { "wait" };
     let waiting = format!("{} {wait}", counted(pool.waiting, "observer"));
-    if pool.paused && pool.services == 0 && pool.observers.is_empty() {
-        output::note(&format!("no service and no observer names a pool {name}: check the name"));
-    }
     answer(&format!("pool {name} is {word}; {waiting} for a slot"));
     Ok(())
 }

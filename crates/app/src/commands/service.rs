@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Pause between two looks at a drain.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A service confirms an order at once, or with its next heartbeat: by default, within this time.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
+const CONFIRMED_EVERY: Duration = Duration::from_millis(100);
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
@@ -54,7 +57,7 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
             let it = hinted(&client, (unknown::SERVICES, &name), sent)
                 .await
                 .map_err(|error| in_place(error, |word| (word == "/capacity").then(|| "SLOTS".to_owned())))?;
-            answer(&Order::Capacity.told(&it));
+            answer(&Order::Capacity.told(&confirmed(&client, it).await));
             Ok(())
         }
     }
@@ -62,9 +65,21 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
 
 async fn ordered(client: &Client, names: &[String], (verb, order): (&str, Order)) -> anyhow::Result<()> {
     fan_out::each(names, "done", |name| async move {
-        Ok(order.told(&self::order(client, name, verb, None).await?))
+        Ok(order.told(&confirmed(client, self::order(client, name, verb, None).await?).await))
     })
     .await
+}
+
+/// The service once it has confirmed its order: the next command finds it in its new state. If it does not confirm the order in time,
+/// as it is then.
+async fn confirmed(client: &Client, mut it: api::Service) -> api::Service {
+    let begun = Instant::now();
+    while it.unconfirmed.is_some() && begun.elapsed() < CONFIRMED_WITHIN {
+        tokio::time::sleep(CONFIRMED_EVERY).await;
+        let Ok(now) = client.read(&path(&it.name)).await else { break };
+        it = now;
+    }
+    it
 }
 
 async fn order(

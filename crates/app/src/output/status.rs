@@ -86,14 +86,26 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
             of_all(restarting, ["restarts or has restarted recently", "restart or have restarted recently"]),
             Tone::Wait,
         ),
-        (_, Some(Severity::Warning)) => ("All observers run, but there are warnings.".to_owned(), Tone::Wait),
-        _ if it.stats.behind_limits > 0 => {
-            let wait = counted_subject(it.stats.behind_limits, "observer", ["waits", "wait"]);
-            (format!("All observers run, but {wait} for a limit."), Tone::Good)
+        (_, severity) => {
+            let is_warned = severity == Some(Severity::Warning);
+            (
+                running_ones(running, it.stats.behind_limits, is_warned),
+                if is_warned { Tone::Wait } else { Tone::Good },
+            )
         }
-        _ => ("All observers run.".to_owned(), Tone::Good),
     };
     tone.paint(&text, paper)
+}
+
+/// Says that all observers run, except those that a limit makes wait.
+fn running_ones(running: u64, limited: u64, is_warned: bool) -> String {
+    if limited == 0 {
+        let more = if is_warned { ", but there are warnings" } else { "" };
+        return format!("All observers run{more}.");
+    }
+    let (all, wait) = (counted(running + limited, "observer"), if limited == 1 { "waits" } else { "wait" });
+    let more = if is_warned { ", and there are warnings" } else { "" };
+    format!("{running} of {all} run; {limited} {wait} for a limit{more}.")
 }
 
 /// The observers that wait for the next time of their schedule.

@@ -263,7 +263,7 @@ fn the_first_sentence_of_the_status_names_what_is_worst() {
         it.stats.health.extend([("waiting".to_owned(), 2)]);
         it.stats.behind_limits = 2;
     };
-    assert_eq!(first(&limited), "All observers run, but 2 observers wait for a limit.");
+    assert_eq!(first(&limited), "3 of 5 observers run; 2 wait for a limit.");
     let all = status(&Condition { findings: Vec::new(), ..condition() }, paper(80));
     assert!(!all.contains("for a limit"), "{all}");
     assert_eq!(
