@@ -11,6 +11,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(4);
 /// The time that a timeline shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Span {
+    Minute,
+    FiveMinutes,
     #[default]
     QuarterHour,
     Hour,
@@ -18,9 +20,13 @@ pub(super) enum Span {
 }
 
 impl Span {
+    const ALL: [Self; 5] = [Self::Minute, Self::FiveMinutes, Self::QuarterHour, Self::Hour, Self::Day];
+
     /// The parameter of the API, and the text on the screen.
     pub(super) fn words(self) -> (&'static str, &'static str) {
         match self {
+            Self::Minute => ("1m", "last minute"),
+            Self::FiveMinutes => ("5m", "last 5 minutes"),
             Self::QuarterHour => ("15m", "last 15 minutes"),
             Self::Hour => ("1h", "last hour"),
             Self::Day => ("24h", "last 24 hours"),
@@ -29,20 +35,18 @@ impl Span {
 
     /// The next longer or shorter span, or why there is none.
     fn next(self, step: Zoom) -> Result<Self, &'static str> {
-        match (self, step) {
-            (Self::QuarterHour, Zoom::Longer) | (Self::Day, Zoom::Shorter) => Ok(Self::Hour),
-            (Self::Hour, Zoom::Longer) => Ok(Self::Day),
-            (Self::Hour, Zoom::Shorter) => Ok(Self::QuarterHour),
-            (Self::Day, Zoom::Longer) => Err("24 hours are the longest timeline: - shows a shorter one"),
-            (Self::QuarterHour, Zoom::Shorter) => {
-                Err("15 minutes are the shortest timeline: + shows a longer one")
-            }
-        }
+        let at = Self::ALL.iter().position(|it| *it == self).unwrap_or(0);
+        let (next, end) = match step {
+            Zoom::Longer => (at.checked_add(1), "24 hours are the longest timeline: - shows a shorter one"),
+            Zoom::Shorter => (at.checked_sub(1), "1 minute is the shortest timeline: + shows a longer one"),
+        };
+        next.and_then(|at| Self::ALL.get(at).copied()).ok_or(end)
     }
 
-    /// How long a picture is shown until it is read again: less than the time of one column.
+    /// How long a picture is shown until it is read again: less than the time of one column, but at least 1 s.
     fn fresh_for(self) -> Duration {
         Duration::from_secs(match self {
+            Self::Minute | Self::FiveMinutes => 1,
             Self::QuarterHour => 4,
             Self::Hour => 15,
             Self::Day => 60,

@@ -176,8 +176,8 @@ fn the_timeline_is_requested_for_a_span_and_again_when_it_is_old() {
     assert!(told(&model).starts_with("24 hours are the longest"), "{}", told(&model));
     assert_eq!(types(&mut model, "-"), [Effect::Timeline(Span::Hour)]);
     assert_eq!(model.said, None);
-    types(&mut model, "--");
-    assert!(told(&model).starts_with("15 minutes are the shortest"), "{}", told(&model));
+    types(&mut model, "----");
+    assert!(told(&model).starts_with("1 minute is the shortest"), "{}", told(&model));
     assert_eq!(press(&mut model, KeyCode::Esc), []);
     assert_eq!(model.on(Input::Tick(Timestamp(NOW.0 + 99_000))), [], "it is closed");
 }
