@@ -4,6 +4,7 @@ use crate::browser::Browser;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::holder;
 use fantoccini::Locator;
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 const OBSERVERS: usize = 48;
@@ -59,7 +60,9 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     // The seconds around the failure, so that the picture shows it in detail.
     page.run("location.hash = `#/?since=${new Date(Date.now() - 30000).toISOString()}&until=${new Date().toISOString()}`").await;
     page.until("the incident in the picture", "document.querySelector('.chart a[href*=incidents]')").await;
-    page.until_text("main", "gap median").await;
+    page.until_text("main", "overlap").await;
+    page.until_text("main", "Service amber").await;
+    page.until_text("main", "lost, and has not come back").await;
     page.screenshot("overview").await;
     page.view("#/observers").await;
     page.until("rows", &format!("document.querySelectorAll('tbody tr').length === {OBSERVERS}")).await;
@@ -84,6 +87,34 @@ async fn a_lost_manager_is_told_and_its_return_goes_on_by_itself() {
     page.until_text("#pulse", "Live").await;
     cluster.api.create(json!({"name": "after", "kind": "ticker"})).await;
     page.until_text("tbody", "after").await;
+}
+
+#[tokio::test]
+async fn a_manager_that_stands_still_is_told_and_its_old_answer_is_read_again_at_once() {
+    let mut cluster = Cluster::new("still");
+    cluster.manager().await;
+    let page = Browser::open(&format!("{}/#/observers", cluster.api.url)).await;
+    page.until_text("#pulse", "Live").await;
+    cluster.signal("manager", Signal::SIGSTOP);
+    page.until_text("#lost", "The manager has not answered since").await;
+    page.until(
+        "the age of the data",
+        "/, ([89]|1\\d) s ago/.test(document.querySelector('#lost-for').textContent)",
+    )
+    .await;
+    page.screenshot("still").await;
+    cluster.signal("manager", Signal::SIGCONT);
+    page.until("the bar to be gone", "document.querySelector('#lost').hidden").await;
+    // The pause after the answer that came late, in ms; a slow manager would be left alone for as long as it took.
+    page.run(
+        "window.pause = () => { const all = performance.getEntriesByType('resource').filter((it) => it.name.includes('/v1/observers?')); \
+        const late = all.findLastIndex((it) => it.duration > 3000); \
+        return late < 0 || late + 1 >= all.length ? null : all[late + 1].startTime - all[late].responseEnd; }",
+    )
+    .await;
+    page.until("the next request", "window.pause() !== null").await;
+    page.until("a short pause before it", "window.pause() < 2500").await;
+    page.until_text("#pulse", "Live").await;
 }
 
 #[tokio::test]

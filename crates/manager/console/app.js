@@ -1,7 +1,7 @@
 // Chooses the view that the address names, and keeps it drawn.
 import { Lost, Refused, get } from "./api.js";
 import { dropComplaints, toast } from "./ask.js";
-import { isUtc, useUtc } from "./clock.js";
+import { clock, isUtc, useUtc } from "./clock.js";
 import { h, patch } from "./dom.js";
 import { listen } from "./keys.js";
 import { Live } from "./live.js";
@@ -63,7 +63,7 @@ function refused(error) {
   const open = PAGES.find((it) => may(it.needs)) ?? PAGES[0];
   const after = error.status === 403 ? "Your role does not permit this request. " : "";
   patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title),
-    empty(error.message, `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, error.status === 404 && view.elsewhere ? h("a", { class: "button", href: view.elsewhere(route).href }, view.elsewhere(route).text) : null, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
+    empty(error.message, error.status === 400 ? "The address of this page has a parameter that the manager does not accept." : `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, error.status === 400 && route.params.size ? h("a", { class: "button", href: `#/${route.path}` }, "Open the page without parameters") : null, error.status === 404 && view.elsewhere ? h("a", { class: "button", href: view.elsewhere(route).href }, view.elsewhere(route).text) : null, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
 }
 
 const START = { at: 0 };
@@ -176,21 +176,37 @@ async function greet() {
 }
 
 const lostBar = document.getElementById("lost");
-let standing = { lostAt: null };
+let standing = { lostAt: null, isLate: false };
+/** What the bar says: that the connection is lost, or that an answer is late. */
+const TROUBLES = {
+  lost: ["Connection to the manager lost", " The data on this page may be outdated; observers keep running. The console retries every second."],
+  late: ["The manager has not answered since", " The data on this page is from then; observers keep running."],
+};
 
 function tell(it) {
   standing = it;
   const pulse = document.getElementById("pulse");
   pulse.dataset.state = it.lostAt !== null ? "lost" : it.isLate ? "late" : it.streaming ? "live" : "polling";
   pulse.lastElementChild.textContent = it.lostAt !== null ? "Offline" : it.isLate ? "No answer yet" : it.streaming ? "Live" : "Polling";
-  document.body.classList.toggle("stale", it.lostAt !== null);
+  const trouble = it.lostAt !== null ? "lost" : it.isLate ? "late" : null, before = lostBar.hidden ? null : lostBar.dataset.trouble;
+  document.body.classList.toggle("stale", trouble !== null);
   // Written once: an alert that counts along would be read out each second.
-  if (it.lostAt !== null && lostBar.hidden) {
-    patch(lostBar, [h("strong", {}, "Connection to the manager lost."), h("span", { "aria-hidden": "true", id: "lost-for" }),
-      h("span", {}, " The data on this page may be outdated; observers keep running. The console retries every second."),
-      h("button", { type: "button", class: "button", onclick: () => live.now() }, "Try now")]);
-  } else if (it.lostAt === null && !lostBar.hidden) toast("The manager is back.", "good");
-  lostBar.hidden = it.lostAt === null;
+  if (trouble !== null && trouble !== before) {
+    const [said, more] = TROUBLES[trouble];
+    lostBar.dataset.trouble = trouble;
+    patch(lostBar, [h("strong", {}, said), h("span", { "aria-hidden": "true", id: "lost-for" }), h("span", {}, more),
+      trouble === "lost" ? h("button", { type: "button", class: "button", onclick: () => live.now() }, "Try now") : null]);
+    ageOfTrouble();
+  } else if (trouble === null && before === "lost") toast("The manager is back.", "good");
+  lostBar.hidden = trouble === null;
+}
+
+/** Writes how old the data is. */
+function ageOfTrouble() {
+  const since = document.getElementById("lost-for");
+  if (!since || (standing.lostAt === null && !standing.isLate)) return;
+  const at = standing.lostAt ?? standing.freshAt, seconds = Math.floor((Date.now() - at) / 1000), ago = `${seconds < 90 ? `${seconds} s` : duration(seconds * 1000)} ago.`;
+  since.textContent = standing.lostAt !== null ? ` ${ago}` : ` ${clock(at)}, ${ago}`;
 }
 
 const live = new Live(show, tell);
@@ -242,11 +258,7 @@ addEventListener("hashchange", follow);
 addEventListener("resize", () => draw());
 setInterval(() => {
   tick();
-  const since = document.getElementById("lost-for");
-  if (since && standing.lostAt !== null) {
-    const seconds = Math.floor((Date.now() - standing.lostAt) / 1000);
-    since.textContent = ` ${seconds < 90 ? `${seconds} s` : duration(seconds * 1000)} ago.`;
-  }
+  ageOfTrouble();
 }, 1000);
 greet();
 follow().finally(() => live.now());

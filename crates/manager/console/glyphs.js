@@ -25,10 +25,13 @@ const OTHER = { shape: "diamond", tone: "plain", rank: 20 };
 
 /** With the word of the page of events. */
 export const markOf = (type) => ({ ...(MARKS[type] ?? OTHER), word: eventWord(type) });
-export const glyph = (type, x = 5, y = 5) => {
+function path(type, [x, y], more) {
   const { shape, tone } = markOf(type);
-  return s("path", { class: "glyph", "data-tone": tone, d: SHAPES[shape], transform: `translate(${(x - 5).toFixed(1)} ${(y - 5).toFixed(1)})` });
-};
+  return s("path", { "data-tone": tone, d: SHAPES[shape], transform: `translate(${(x - 5).toFixed(1)} ${(y - 5).toFixed(1)})`, ...more });
+}
+const glyph = (type, x = 5, y = 5) => path(type, [x, y], { class: "glyph" });
+/** A glyph over lanes, with an outline in the color of the panel: without it, a lane in red would hide the glyph. */
+export const outlined = (type, x, y) => s("g", {}, path(type, [x, y], { class: "outline" }), glyph(type, x, y));
 /** A glyph in a line of text. */
 export const inlineGlyph = (type) => s("svg", { viewBox: "-1 -1 12 12", "aria-hidden": "true" }, glyph(type));
 

@@ -8,11 +8,19 @@ export const earliest = () => Date.now() - DAY_MS + 10000;
 const FOLDED_COLUMNS = 160;
 const STEPS_MS = [5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600].map((it) => it * 1000);
 
+/** The span from `since` to `until` in the address; nothing if the timeline does not cover it, as in an old bookmark, or if it is no span. */
+export function rangeOf(params) {
+  const since = params.get("since"), until = params.get("until"), [from, to] = [since, until].map((it) => Date.parse(it ?? ""));
+  return from > Date.now() - DAY_MS && from < to ? { since, until } : null;
+}
+
+/** Whether the address has times that are not shown. */
+export const isBadRange = (params) => Boolean(params.get("since") || params.get("until")) && rangeOf(params) === null;
+
 /** The parameters of the request for the timeline, from the address. */
 export function spanOf(params) {
-  const since = params.get("since"), until = params.get("until");
-  // A bookmarked address may name a time that the timeline no longer covers.
-  if (since && until && Date.parse(since) > Date.now() - DAY_MS) return { since, until };
+  const range = rangeOf(params);
+  if (range) return range;
   const span = params.get("span");
   return { since: Object.hasOwn(SPANS, span ?? "") ? span : "15m" };
 }

@@ -2,12 +2,13 @@
 import { clock, exact, shortClock } from "./clock.js";
 import { h, patch, s } from "./dom.js";
 import { AT_MOST, isBound } from "./gap.js";
-import { CAUSES, glyph, inlineGlyph, markOf } from "./glyphs.js";
+import { CAUSES, inlineGlyph, markOf, outlined } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { dragBand, dragging } from "./lanes-drag.js";
 import { byOf, fullOf, groupNames, groupedRows, groupings, toggled } from "./lanes-groups.js";
-import { SPANS, chosen, most, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
+import { SPANS, chosen, isBadRange, most, rangeOf, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
 import { counted, number, table } from "./show.js";
+import { meaningOf } from "./terms.js";
 
 const ROW = 34, BETWEEN = 5, TOP = 12, FOOT = 24;
 const NARROW = 620;
@@ -95,27 +96,21 @@ function faults(segments, row, { x, isCoarse }, isMomentary) {
   }).filter(Boolean);
 }
 
-/** Managers conclude that a service is lost so long after its last sign of life, at most. */
-const CONCLUDED_MS = 120000;
-
 /** Where a mark stands: that of a lost service before its gap, which begins with its last sign of life, and the others at their time. */
-function placeOf(it, incidents, x) {
-  const at = Date.parse(it.at);
-  if (it.type !== "service_lost") return x(at) + 1;
+function placeOf(it, x) {
+  if (it.type !== "service_lost") return x(Date.parse(it.at)) + 1;
   // The gap in the lane begins with the second.
-  const gaps = incidents.filter((one) => one.from === it.service && one.cause === "lost").map((one) => Math.floor(Date.parse(one.since) / 1000) * 1000);
-  const begun = gaps.findLast((since) => since <= at && at - since < CONCLUDED_MS);
-  return x(begun ?? at) - NEAR;
+  return x(Math.floor(Date.parse(it.since ?? it.at) / 1000) * 1000) - NEAR;
 }
 
 /** Of marks that would cover each other, only the worst is drawn; none leaves the lanes. */
-function marksOf(marks, { x, left, right }, level, incidents = []) {
+function marksOf(marks, { x, left, right }, level) {
   const drawn = [];
   for (const it of marks.toSorted((a, b) => markOf(a.type).rank - markOf(b.type).rank)) {
-    const at = Math.min(Math.max(placeOf(it, incidents, x), left + NEAR), right - NEAR);
+    const at = Math.min(Math.max(placeOf(it, x), left + NEAR), right - NEAR);
     if (drawn.every((one) => Math.abs(one.at - at) >= 2 * NEAR)) drawn.push({ at, type: it.type });
   }
-  return drawn.map((it) => glyph(it.type, it.at, level));
+  return drawn.map((it) => outlined(it.type, it.at, level));
 }
 
 /** A name that fits beside the lanes. */
@@ -195,7 +190,7 @@ function look(event, picture, shown, at, width) {
   const lane = shown[row];
   if (!lane || px < at.left || px > at.right) return show(null);
   const moment = at.at(px), near = (other) => Math.abs(at.x(Date.parse(other)) - px) < NEAR * 1.6;
-  const marks = picture.marks.filter((it) => (stands(lane, it.service) || it.service === null) && (near(it.at) || Math.abs(placeOf(it, picture.incidents, at.x) - px) < NEAR * 1.6)).slice(0, 3);
+  const marks = picture.marks.filter((it) => (stands(lane, it.service) || it.service === null) && (near(it.at) || Math.abs(placeOf(it, at.x) - px) < NEAR * 1.6)).slice(0, 3);
   const found = picture.incidents.find((it) => stands(lane, it.from) && near(it.since));
   const segment = segmentAt(lane, moment);
   const held = !segment ? "held nothing" : segment.held_min === segment.held_max ? `held ${number(segment.held_max)}` : `held ${number(segment.held_min)} to ${number(segment.held_max)}`;
@@ -205,7 +200,7 @@ function look(event, picture, shown, at, width) {
     h("strong", {}, `${lane.service} · ${clock(moment)}`), h("span", {}, held),
     segment?.gap ? h("span", { class: "bad" }, `gap: ${least}${counted(segment.gap, "observer")} ran nowhere`) : null,
     segment?.overlap ? h("span", { class: "warn" }, `overlap: ${least}${counted(segment.overlap, "observer")} ran twice`) : null,
-    ...marks.map((it) => h("span", {}, `${markOf(it.type).word} ${clock(it.at)}${it.text ? `: ${it.text}` : ""}`)),
+    ...marks.map((it) => h("span", {}, `${markOf(it.type).word} ${clock(it.at)}${it.since ? `, last sign of life ${clock(it.since)}` : ""}${it.text ? `: ${it.text}` : ""}`)),
     ...(found ? incidentCard(found).slice(0, -1) : [])].filter(Boolean) });
 }
 
@@ -249,7 +244,7 @@ function chart(all, capacities, width, groups, choose) {
   const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
     it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), isGrouped: Boolean(groups?.by) }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
-    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at, momentary(picture.incidents.filter((one) => it.sum || stands(it, one.from)), columnMs)), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2, picture.incidents));
+    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at, momentary(picture.incidents.filter((one) => it.sum || stands(it, one.from)), columnMs)), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
     ...dragging({ at, width, choose, move: (event) => look(event, picture, drawn, at, width), leave: () => show(null) }) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),
@@ -274,15 +269,17 @@ const asTable = ({ lanes, marks }, groups) => {
 };
 
 const PALE = "observers of the service ran nowhere; pale: only some of them did not run yet, or the gap is too short to draw to scale";
-const LEGEND = [["held", "M0 8H10"], ["gap", "M5 0V10"]];
+const LEGEND = [["held", "good", "M0 8H10", "the number of observers that the service holds; the full height is its capacity now"], ["gap", "bad", "M5 0V10", PALE]];
+const hinted = (text, meaning) => (meaning ? h("span", { class: "hinted", title: meaning }, text) : text);
+const entry = (word, tone, d, meaning) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": tone, d })), hinted(word, meaning));
 const legend = (picture) => h("ul", { class: "lane-legend", key: "legend" },
-  LEGEND.map(([word, d]) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": word === "gap" ? "bad" : "good", d })), word === "gap" ? h("span", { class: "hinted", title: PALE }, word) : word)),
-  h("li", { key: "moved" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "move", d: "M0 8C5 8 5 2 9 2" })), "moved"),
-  picture.lanes.some((it) => most(it, "overlap") > 0) ? h("li", { key: "overlap" }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": "warn", d: "M0 10L10 0M0 5L5 0M5 10L10 5" })), "overlap") : null,
-  [...new Set(picture.marks.map((it) => it.type))].filter((it) => !DULL.has(it)).sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 8).map((type) => h("li", { key: type }, inlineGlyph(type), markOf(type).word)));
+  LEGEND.map((it) => entry(...it)),
+  entry("moved", "move", "M0 8C5 8 5 2 9 2", "observers started on another service: from the lane of the former one to the lane of the next"),
+  picture.lanes.some((it) => most(it, "overlap") > 0) ? entry("overlap", "warn", "M0 10L10 0M0 5L5 0M5 10L10 5", meaningOf("overlap")) : null,
+  [...new Set(picture.marks.map((it) => it.type))].filter((it) => !DULL.has(it)).sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 8).map((type) => h("li", { key: type }, inlineGlyph(type), hinted(markOf(type).word, meaningOf(type)))));
 
 function spanButtons(params, context, ask) {
-  const now = params.get("since") ? "range" : Object.hasOwn(SPANS, params.get("span") ?? "") ? params.get("span") : "15m";
+  const now = rangeOf(params) ? "range" : Object.hasOwn(SPANS, params.get("span") ?? "") ? params.get("span") : "15m";
   const button = (name, text, run) => h("button", { type: "button", class: "quiet", key: name, "aria-pressed": String(now === name), onclick: run }, text);
   return h("span", { class: "seg end", role: "group", "aria-label": "Span of time" },
     Object.entries(SPANS).map(([name, [text]]) => button(name, text, () => context.set({ span: name, since: "", until: "" }))), button("range", "Range…", ask));
@@ -302,6 +299,7 @@ export function lanesPanel(picture, capacities, { title = "Failover timeline", s
   const many = chosen(picture, false).folded;
   return h("section", { class: "panel lanes across", key: "lanes" },
     h("header", {}, h("h2", {}, title), legend(picture), groups ? groupChoice(groups, context) : null, spans ? spanButtons(spans.params, context, spans.ask) : null),
+    spans && isBadRange(spans.params) ? h("p", { class: "fine", key: "bad-range" }, "The times in the address are no span within the last 24 hours, so the timeline shows another one.") : null,
     picture.lanes.length === 0 ? h("p", { class: "fine" }, "No service ran in this time.") :
       h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width, groups, spans ? (span) => context.set({ ...span, span: "" }, false) : null), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),
     many ? h("button", { type: "button", class: "quiet lane-more", key: "more", onclick: () => { unfolded = !unfolded; context.redraw(); } }, unfolded ? "Show fewer lanes" : `Show all ${number(picture.lanes.length)} lanes`) : null,

@@ -10,7 +10,7 @@ const IDLE_MS = 5000;
 const SETTLE_MS = 3000;
 const PROBE_MS = 1000;
 /** After this time without an answer, the page says that it waits. */
-const LATE_MS = 4000;
+const LATE_MS = 3000;
 const REOPEN_MS = 10000;
 
 export class Live {
@@ -22,9 +22,13 @@ export class Live {
   #reopen = 0;
   #lostAt = null;
   #freshAt = Date.now();
+  /** The request under way has no answer yet. */
+  #isLate = false;
+  /** The last answer came late. */
+  #wasLate = false;
   #eventAt = -Infinity;
 
-  /** `refresh(reason)` re-reads the visible view; `told({ lostAt, freshAt, streaming })` shows how it stands. */
+  /** `refresh(reason)` re-reads the visible view; `told({ isLate, lostAt, freshAt, streaming })` shows how it stands. */
   constructor(refresh, told) {
     this.refresh = refresh;
     this.told = told;
@@ -39,8 +43,8 @@ export class Live {
     this.#schedule(0);
   }
 
-  #tell(isLate = false) {
-    this.told({ isLate, lostAt: this.#lostAt, freshAt: this.#freshAt, streaming: this.#source?.readyState === EventSource.OPEN });
+  #tell() {
+    this.told({ isLate: this.#isLate, lostAt: this.#lostAt, freshAt: this.#freshAt, streaming: this.#source?.readyState === EventSource.OPEN });
   }
 
   #rest() {
@@ -60,7 +64,7 @@ export class Live {
     if (now < this.#next && this.#lostAt === null) return this.#schedule(this.#next - now);
     this.#busy = true;
     this.#stale = false;
-    const late = setTimeout(() => this.#tell(true), LATE_MS);
+    const late = setTimeout(() => { this.#isLate = true; this.#tell(); }, LATE_MS);
     let again = now - this.#eventAt < SETTLE_MS ? REFRESH_MS : IDLE_MS;
     try {
       if (this.#lostAt !== null) await call("GET", "/livez");
@@ -75,9 +79,11 @@ export class Live {
     } finally {
       this.#busy = false;
       clearTimeout(late);
-      // A slow manager is asked more seldom.
-      const took = performance.now() - now;
-      this.#next = now + Math.max(REFRESH_MS, 2 * took);
+      // A slow manager is asked more seldom. But after the first late answer, the manager may have stood still: what it read is old.
+      const took = performance.now() - now, stoodStill = this.#isLate && !this.#wasLate;
+      [this.#wasLate, this.#isLate] = [this.#isLate, false];
+      this.#next = now + (stoodStill ? took + REFRESH_MS : Math.max(REFRESH_MS, 2 * took));
+      if (stoodStill) again = REFRESH_MS;
       this.#tell();
       this.#schedule(this.#stale && this.#lostAt === null ? this.#next - performance.now() : again);
     }

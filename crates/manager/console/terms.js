@@ -30,7 +30,7 @@ const TERMS = {
   Pace: "how many observers of the batch end in a minute",
 };
 
-/** What the states mean of services, and of the observers of a rollout. */
+/** What the states mean of services and of the observers of a rollout, and the marks of the timeline. */
 const STATES = {
   active: "takes observers of its pool",
   standby: "takes over if the active service of its single pool is lost",
@@ -45,6 +45,18 @@ const STATES = {
   skipped: "left alone: a user has edited or deleted it since, or the patch changes nothing",
   reverting: "gets its former definition again",
   reverted: "has its former definition again",
+  overlap: "observers of the service ran on two services at once",
+  service_registered: "a process of the service has started and takes observers",
+  service_suspect: "nothing was heard of the service: managers ask the broker whether it is lost",
+  service_lost: "the connection of the service to the broker has ended; its gaps begin with its last sign of life",
+  service_gone: "the service was stopped and handed over its observers",
+  service_draining: "a user asked the service to hand over its observers",
+  service_drained: "the service has handed over its observers and stays cordoned",
+  service_cordoned: "a user asked the service to accept no more observers",
+  service_uncordoned: "the service accepts observers again",
+  service_resized: "a user changed the number of slots",
+  rebalanced: "managers moved observers so that all services hold a similar number",
+  safe_mode: "safe mode began or ended: meanwhile, managers conclude nothing from silence",
 };
 export const meaningOf = (state) => (Object.hasOwn(STATES, state) ? STATES[state] : undefined);
 
