@@ -348,6 +348,7 @@ fn a_picture_has_a_limited_number_of_lanes_columns_and_marks() {
             at(30),
             Fact::Mark(Mark {
                 at: at(0),
+                since: None,
                 kind: EventKind::SafeMode,
                 service: None,
                 service_id: None,
