@@ -33,7 +33,7 @@ pub struct Event {
     pub text: String,
     /// If the observer moved: the service that ran it before.
     pub from: Option<NamedThing>,
-    /// If the observer moved: the time without a run, in ms.
+    /// If the observer moved: the time without a run, in ms. If a service was lost: the time since its last sign of life.
     pub gap_ms: Option<u64>,
     /// Whether the time without a run is an upper bound: it is counted from the last sign of life of the previous
     /// service, because the previous run did not report its end.
