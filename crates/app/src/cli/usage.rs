@@ -108,6 +108,7 @@ fn correct_flag(error: &mut Error, command: &Command) {
     let parent = parent(error, command);
     let meant = FLAGS.iter().find(|(of, flag, _)| *of == parent.get_name() && *flag == wrong);
     let advice = (wrong == "--all" && selects(error, command)).then(|| how_to_select(parent));
+    let advice = advice.or_else(|| how_to_name_a_version(parent).filter(|_| wrong.parse::<u32>().is_ok()));
     let suggested = error.get(ContextKind::SuggestedArg).and_then(text_of);
     if meant.is_none() && suggested.is_none_or(|flag| nearest(&wrong, [flag]).is_some()) {
         return;
@@ -175,6 +176,15 @@ fn how_to_select(command: &Command) -> &'static str {
     }
 }
 
+/// How a user names versions for this command, if it takes any.
+fn how_to_name_a_version(command: &Command) -> Option<&'static str> {
+    match command.get_name() {
+        "diff" => Some("write versions as --from 1 --to 2"),
+        "revert" => Some("write the version as --to 1"),
+        _ => None,
+    }
+}
+
 /// Whether the command takes names or a filter of observers.
 fn selects(error: &Error, command: &Command) -> bool {
     let parent = parent(error, command);
@@ -224,6 +234,17 @@ mod tests {
         }
         assert!(!told("everwatch xyzzyx").contains("similar"));
         assert!(!told("everwatch service rm x").contains("observer delete"), "an observer was not meant");
+    }
+
+    #[test]
+    fn a_version_without_its_flag_is_told_with_the_flag() {
+        for (line, advice) in [
+            ("everwatch observer diff tick 1 2", "write versions as --from 1 --to 2"),
+            ("everwatch observer revert tick 1", "write the version as --to 1"),
+        ] {
+            assert!(told(line).contains(advice), "{}", told(line));
+        }
+        assert!(!told("everwatch observer get tick --frm 1").contains("version"));
     }
 
     #[test]

@@ -183,13 +183,21 @@ fn asked(verb: Verb) -> Asked {
     }
 }
 
+/// What the last line says about an order. It stays while the order is carried out, so it names no progress.
+fn briefly(order: Order, it: &api::Service) -> String {
+    match (order, &it.drain) {
+        (Order::Drain, Some(_)) => format!("service {} drains: its row shows the progress", it.name),
+        _ => order.briefly(it),
+    }
+}
+
 /// Performs the action; returns the same answer as the command.
 pub(super) async fn carry_out(client: &Client, wish: &Wish) -> Result<String, Trouble> {
     let id = &wish.target.id;
     let sent = async {
         Ok(match asked(wish.verb) {
             Asked::Action(action) => action.told(&act(client, &path_of(id), wish.verb).await?),
-            Asked::Order(order) => order.briefly(&act(client, &service_path(id), wish.verb).await?),
+            Asked::Order(order) => briefly(order, &act(client, &service_path(id), wish.verb).await?),
         })
     };
     within(sent).await

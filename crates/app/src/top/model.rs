@@ -326,6 +326,16 @@ impl Model {
         !self.shown.starts_like(&self.query)
     }
 
+    /// The pool of a service, the slots in use, and the free slots of the other services of its pool that take observers.
+    pub(super) fn room_for_drain(&self, id: &str) -> Option<(&str, u32, u64)> {
+        let services = &self.seen.as_ref()?.services;
+        let it = services.iter().find(|it| it.id == id)?;
+        let others =
+            services.iter().filter(|other| other.id != id && other.pool == it.pool && other.is_able());
+        let free = others.map(|other| u64::from(other.capacity.saturating_sub(other.held))).sum();
+        Some((&it.pool, it.held, free))
+    }
+
     /// The ids of the services that are seen.
     pub(super) fn services(&self) -> Vec<String> {
         let services = self.seen.iter().flat_map(|seen| &seen.services);

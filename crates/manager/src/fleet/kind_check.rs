@@ -5,6 +5,7 @@ use everwatch_core::capacity::kind_offer::{KindOffer, kind_offer, too_heavy};
 use everwatch_core::id::{Kind, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::service::ServiceRow;
+use everwatch_core::spelling::nearest;
 use everwatch_store::StoreError;
 use std::fmt;
 use std::time::Duration;
@@ -61,9 +62,12 @@ pub(crate) fn against(
 ) -> Result<(), Unfit> {
     let (pool, kind) = (&definition.pool, &definition.kind);
     if let KindOffer::NotOffered(offered) = kind_offer(services, pool, kind) {
-        let offered = offered.iter().map(Kind::as_str).collect::<Vec<_>>().join(", ");
-        let detail =
-            format!("no living service of pool {pool} can run the kind {kind}; they offer: {offered}");
+        let offered: Vec<&str> = offered.iter().map(Kind::as_str).collect();
+        let advice = match nearest(kind.as_str(), offered.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("they offer: {}", offered.join(", ")),
+        };
+        let detail = format!("no living service of pool {pool} can run the kind {kind}; {advice}");
         return Err(Unfit::Kind(detail));
     }
     let weight = definition.weight;

@@ -198,6 +198,12 @@ fn actions(path: &str) -> Option<Value> {
     Some(match path {
         "/v1/services/1/cordon" => service("active", Some("not yet confirmed")),
         "/v1/services/1/uncordon" => service("active", None),
+        "/v1/services/1/drain" => {
+            let mut it = service("active", Some("drain asked, not confirmed yet"));
+            it["drain"] =
+                json!({"moved": 0, "of": 4, "asked_at": Timestamp(0), "per_second": 100, "force": false});
+            it
+        }
         "/v1/observers/1/move" => serde_json::to_value(an_observer("one", "Processing", "")).unwrap(),
         _ => return None,
     })
@@ -209,6 +215,7 @@ async fn an_action_is_answered_as_by_its_command() {
     for (what, verb, told) in [
         (Focus::Services, Verb::Cordon, "service s1 is being cordoned (not yet confirmed)"),
         (Focus::Services, Verb::Uncordon, "service s1 is uncordoned; it holds 4 of 10"),
+        (Focus::Services, Verb::Drain, "service s1 drains: its row shows the progress"),
         (Focus::Observers, Verb::Move, "observer one moves to another service (Processing)"),
     ] {
         let wish = Wish { target: Target { what, id: "1".to_owned(), name: "name".to_owned() }, verb };

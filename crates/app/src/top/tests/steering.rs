@@ -43,6 +43,30 @@ fn what_ends_runs_is_asked_for_and_only_an_answer_is_an_answer() {
 }
 
 #[test]
+fn a_drain_is_asked_about_with_the_free_slots_of_the_others() {
+    let asked = |held: [u32; 3]| {
+        let mut all = seen(some(), None);
+        all.services.iter_mut().zip(held).for_each(|(it, held)| it.held = held);
+        let mut model = showing(all);
+        press(&mut model, KeyCode::Tab);
+        types(&mut model, "D");
+        super::drawing::drawn(&mut model, (80, 24)).replace("│\n", " ")
+    };
+    assert!(
+        asked([10, 3, 0]).contains("It hands over 10 slots; other services have 17 free."),
+        "{}",
+        asked([10, 3, 0])
+    );
+    assert!(asked([0, 3, 0]).contains("It holds nothing"), "{}", asked([0, 3, 0]));
+    let full = asked([10, 9, 9]);
+    assert!(
+        full.contains("It holds 10 slots, and other services of pool default")
+            && full.contains("have 2 free"),
+        "{full}"
+    );
+}
+
+#[test]
 fn what_is_asked_about_is_done_though_the_list_has_moved_meanwhile() {
     let mut model = showing(seen(some(), None));
     types(&mut model, "d");

@@ -6,11 +6,15 @@ use crate::top::body::Body;
 use crate::top::feed::Subject;
 use crate::top::model::{Mode, Model, Verb, Wish};
 use crate::top::target::{Focus, Target};
+use everwatch_core::wording::counted;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 use unicode_width::UnicodeWidthStr as _;
+
+/// The width of a question, with its border.
+const ASKED_WIDTH: u16 = 60;
 
 /// It fits a terminal of 80 columns and 24 rows.
 const HELP: &str = "\
@@ -114,18 +118,35 @@ fn centred(area: Rect, width: u16, height: u16) -> Rect {
     Rect { x, y: area.y + (area.height - height) / 2, width, height }
 }
 
-pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, wish: &Wish, paint: Paint) {
+/// What a drain does now, as far as the lists say it.
+fn drain(model: &Model, wish: &Wish) -> String {
+    let Some((pool, held, free)) = model.room_for_drain(&wish.target.id) else {
+        return "It hands over its observers while others have room.".to_owned();
+    };
+    let slots = counted(u64::from(held), "slot");
+    if held == 0 {
+        "It holds nothing, and takes nothing until you uncordon it.".to_owned()
+    } else if free >= u64::from(held) {
+        format!("It hands over {slots}; other services have {free} free.")
+    } else {
+        format!(
+            "It holds {slots}, and other services of pool {pool} have {free} free: the rest stays until more are free."
+        )
+    }
+}
+
+pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, (model, wish): (&Model, &Wish), paint: Paint) {
     let name = &wish.target.name;
     let question = format!("{} {name}?", capitalised(wish.verb.word()));
     let what = match wish.verb {
-        Verb::Delete => "This cannot be undone.",
-        Verb::Pause => "It stops, and runs again only after a resume.",
-        Verb::Restart => "It stops, and starts again.",
-        Verb::Move => "It stops, and starts on another service.",
-        Verb::Drain => "It hands over its observers while others have room.",
-        Verb::Resume | Verb::Retry | Verb::Cordon | Verb::Uncordon => "",
+        Verb::Delete => "This cannot be undone.".to_owned(),
+        Verb::Pause => "It stops, and runs again only after a resume.".to_owned(),
+        Verb::Restart => "It stops, and starts again.".to_owned(),
+        Verb::Move => "It stops, and starts on another service.".to_owned(),
+        Verb::Drain => drain(model, wish),
+        Verb::Resume | Verb::Retry | Verb::Cordon | Verb::Uncordon => String::new(),
     };
-    let area = centred(area, 60, 6);
+    let area = centred(area, ASKED_WIDTH, if what.width() > usize::from(ASKED_WIDTH) - 2 { 7 } else { 6 });
     let lines = vec![
         Line::styled(question, paint.bold()),
         Line::raw(what),

@@ -1,7 +1,7 @@
 //! Draws the two lists. Only the visible rows are laid out.
 
 use super::{Paint, bar, cut_line, fullness, number};
-use crate::output::{Tone, age, cut, line, time_of_day};
+use crate::output::{Tone, age, cut, line};
 use crate::top::load::SORTED_MAX;
 use crate::top::model::Model;
 use crate::top::seen::{Observer, Service};
@@ -119,7 +119,7 @@ fn fitting(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
 
 fn note(it: &Service, now: Timestamp) -> String {
     if it.is_lost() {
-        return format!("lost at {}", time_of_day(it.modified_at, now));
+        return format!("lost {} ago", age(now.since(it.modified_at)));
     }
     let mut told = Vec::new();
     told.extend(it.stalled.first().map(|stalled| format!("stalled by {}", stalled.name)));
