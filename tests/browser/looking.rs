@@ -59,7 +59,7 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until_text(".lanes details", "service lost").await;
     page.click(Locator::Css(".incident-list a.title")).await;
     page.until_text("h1", "amber lost").await;
-    page.until_text(".incident-line", "longest ≤").await;
+    page.until_text(".incident-line", "≤").await;
     page.until(
         "what the sign means",
         "document.querySelector('.facts.big .hinted')?.title.startsWith('upper bound')",

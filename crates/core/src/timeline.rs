@@ -59,8 +59,10 @@ struct Incarnation {
     registered_at: Option<Timestamp>,
     /// The latest start of an observer on it.
     started_at: Option<Timestamp>,
-    /// When it ended; a lost service, at its last sign of life.
+    /// When it ended; a lost service, at its last sign of life, if that is known.
     ended: Option<(Timestamp, Cause)>,
+    /// Whether it ended at its last sign of life, so that the gaps of its observers are upper bounds.
+    is_end_bound: bool,
     held: Steps,
     /// The number of its observers that ran nowhere until they started elsewhere.
     gaps: Steps,
@@ -126,6 +128,7 @@ impl Timeline {
                 let since =
                     heard_at.filter(|_| lost).map(|heard| heard.max(it.started_at.unwrap_or(heard)).min(at));
                 (it.name, it.ended) = (Some(name.clone()), Some((since.unwrap_or(at), cause)));
+                it.is_end_bound = since.is_some();
                 self.incidents.explain(service, at, cause);
                 self.mark(Mark { since, ..Mark::of_service(at, kind, (service, name)) });
             }

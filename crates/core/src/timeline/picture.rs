@@ -311,7 +311,7 @@ impl Timeline {
             incident.waiting = waiting;
             incident.since = incident.since.min(since);
             // All gaps after a death begin with the last sign of life of the service.
-            incident.gap_is_bound |= cause == Cause::Lost;
+            incident.gap_is_bound |= it.is_end_bound;
             let begun = if incident.gap_is_bound { incident.since } else { since };
             incident.gap_max = incident.gap_max.max(now.since(begun));
             incident.nowhere = self.nowhere(*id);

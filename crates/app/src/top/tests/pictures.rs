@@ -127,7 +127,7 @@ fn timeline() -> Timeline {
         ],
         marks: vec![TimelineMark {
             at: ago(400),
-            since: None,
+            since: Some(ago(420)),
             kind: EventKind::ServiceLost,
             service: Some("amber".to_owned()),
             text: String::new(),
