@@ -108,9 +108,12 @@ fn correct_flag(error: &mut Error, command: &Command) {
     let parent = parent(error, command);
     let meant = FLAGS.iter().find(|(of, flag, _)| *of == parent.get_name() && *flag == wrong);
     let advice = (wrong == "--all" && selects(error, command)).then(|| how_to_select(parent));
-    let advice = advice.or_else(|| how_to_name_a_version(parent).filter(|_| wrong.parse::<u32>().is_ok()));
+    let of_version = how_to_name_a_version(parent).filter(|_| wrong.parse::<u32>().is_ok());
     let suggested = error.get(ContextKind::SuggestedArg).and_then(text_of);
-    if meant.is_none() && suggested.is_none_or(|flag| nearest(&wrong, [flag]).is_some()) {
+    if meant.is_none()
+        && of_version.is_none()
+        && suggested.is_none_or(|flag| nearest(&wrong, [flag]).is_some())
+    {
         return;
     }
     let usage = usage(error, command);
@@ -119,7 +122,7 @@ fn correct_flag(error: &mut Error, command: &Command) {
     error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     if let Some((_, _, meant)) = meant {
         error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
-    } else if let Some(advice) = advice {
+    } else if let Some(advice) = of_version.or(advice) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
 }

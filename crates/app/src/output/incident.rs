@@ -1,6 +1,6 @@
 //! An incident of the timeline in words.
 
-use super::cells::{gap, millis, or_dash, time_of_day};
+use super::cells::{gap, or_dash, time_of_day};
 use everwatch_api::Incident;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::wording::{counted, counted_subject};

@@ -61,7 +61,7 @@ fn a_drain_is_asked_about_with_the_free_slots_of_the_others() {
     let full = asked([10, 9, 9]);
     assert!(
         full.contains("It holds 10 slots, and other services of pool default")
-            && full.contains("have 2 free"),
+            && full.contains("2 free: the rest stays"),
         "{full}"
     );
 }
