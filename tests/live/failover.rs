@@ -111,7 +111,7 @@ async fn a_killed_service_is_lost_as_soon_as_its_observers_run_elsewhere() {
     }
 }
 
-/// Where no other service has room, its observers run nowhere: only the queue, which loses a consumer, tells at once.
+/// Where no other service has room, its observers run nowhere: only the queue, to which their messages return, tells at once.
 #[tokio::test]
 async fn a_killed_service_of_a_full_pool_is_lost_at_once() {
     for (version, url) in brokers() {
@@ -136,7 +136,12 @@ async fn a_killed_service_of_a_full_pool_is_lost_at_once() {
             }
         })
         .await;
-        // The manager counts consumers twice a second.
+        // A service that has been full takes nothing from the queue any more.
+        for verb in ["cordon", "uncordon"] {
+            let (code, said) = cluster.command(&["service", verb, "a"]);
+            assert_eq!(code, Some(0), "{version}: {said}");
+        }
+        // The manager has seen the queue empty.
         throughout(Duration::from_secs(2), || async {
             let it = api.service("a").await;
             if it.state == ServiceState::Active { Ok(()) } else { Err(format!("{version}: {it:?}")) }

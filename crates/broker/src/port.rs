@@ -341,12 +341,12 @@ pub trait Session: Declare {
     /// # Errors
     /// No such queue or lost.
     async fn depth(&self, queue: &str) -> Result<Depth, BrokerError>;
-    /// The number of consumers of a queue.
+    /// The number of ready messages of a queue.
     ///
     /// # Errors
     /// Those of [`Session::depth`].
-    async fn consumers(&self, queue: &str) -> Result<u32, BrokerError> {
-        Ok(self.depth(queue).await?.consumers)
+    async fn ready(&self, queue: &str) -> Result<u32, BrokerError> {
+        Ok(self.depth(queue).await?.ready)
     }
     /// Whether the session that owns this exclusive queue still lives. The question uses a separate connection, on
     /// which this session does not depend.

@@ -2,7 +2,6 @@
 
 pub mod adoption;
 pub mod fence;
-pub mod lost_consumers;
 pub mod lost_queue;
 pub mod orphans;
 pub mod prefix_owner;
@@ -11,6 +10,7 @@ pub mod queue_freshness;
 pub mod queue_search;
 pub mod reconnect;
 mod refusal;
+pub mod returned_work;
 pub mod service_loss;
 mod settle;
 pub mod sweep;

@@ -39,7 +39,7 @@ use everwatch_store::{Store, StoreError};
 use front::Front;
 use loops::{
     accounts, admission, audit, confirms, create_batcher, event_feed, event_writer, identity_provider,
-    leases, link, lost_consumers, observer_batches, orphans, preemption, reconcile, revoker, rollouts,
+    leases, link, observer_batches, orphans, preemption, reconcile, returned_work, revoker, rollouts,
     save_batcher, sweep,
 };
 use std::net::SocketAddr;
@@ -195,7 +195,7 @@ pub async fn start(
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("search for what is missing", orphans::run(it).await) });
     let it = Arc::clone(&manager);
-    loops.spawn(async move { ("watch of consumers", lost_consumers::run(it).await) });
+    loops.spawn(async move { ("watch of returned messages", returned_work::run(it).await) });
     let it = Arc::clone(&manager);
     loops.spawn(async move { ("rollouts", rollouts::run(it).await) });
     let it = Arc::clone(&manager);

@@ -284,9 +284,9 @@ impl Session for RemoteSession {
             other => panic!("a depth is answered with {other:?}"),
         }
     }
-    async fn consumers(&self, _: &str) -> Result<u32, BrokerError> {
-        // A constant keeps the histories that were recorded before managers counted consumers. A count only lets a manager ask
-        // sooner whether a service is alive, as it does in these histories when observers run elsewhere.
+    async fn ready(&self, _: &str) -> Result<u32, BrokerError> {
+        // A constant keeps the histories that were recorded before managers watched for returned messages. These only let a manager
+        // ask sooner whether a service is alive, as it does in these histories when observers run elsewhere.
         Ok(0)
     }
     async fn delete(&self, queue: &str) -> Result<(), BrokerError> {
