@@ -151,6 +151,8 @@ async fn a_killed_service_of_a_full_pool_is_lost_at_once() {
         cluster.kill("a");
         api.until_service("a", |it: &Service| it.state == ServiceState::Lost).await;
         println!("MEASURED {version}: lost {} ms after its kill", begun.elapsed().as_millis());
+        let (code, said) = cluster.command(&["service", "list"]);
+        assert!(code == Some(0) && said.contains("and has not come back: a"), "{version}: {said}");
         wait_for("its observers to wait", || async {
             let waiting: Vec<Observer> = api.list("/v1/observers?health=waiting,moving").await;
             if waiting.len() == 2 { Ok(()) } else { Err(format!("{waiting:?}")) }

@@ -179,8 +179,8 @@ const lostBar = document.getElementById("lost");
 let standing = { lostAt: null, isLate: false };
 /** What the bar says: that the connection is lost, or that an answer is late. */
 const TROUBLES = {
-  lost: ["Connection to the manager lost", " The data on this page may be outdated; observers keep running. The console retries every second."],
-  late: ["The manager has not answered since", " The data on this page is from then; observers keep running."],
+  lost: ["Connection to the manager lost", " Services run their observers without it. The console retries every second."],
+  late: ["The manager does not answer", " Services run their observers without it."],
 };
 
 function tell(it) {
@@ -195,7 +195,7 @@ function tell(it) {
     const [said, more] = TROUBLES[trouble];
     lostBar.dataset.trouble = trouble;
     patch(lostBar, [h("strong", {}, said), h("span", { "aria-hidden": "true", id: "lost-for" }), h("span", {}, more),
-      trouble === "lost" ? h("button", { type: "button", class: "button", onclick: () => live.now() }, "Try now") : null]);
+      ...(trouble === "lost" ? [h("button", { type: "button", class: "button", onclick: () => live.now() }, "Try now")] : [])]);
     ageOfTrouble();
   } else if (trouble === null && before === "lost") toast("The manager is back.", "good");
   lostBar.hidden = trouble === null;
@@ -205,8 +205,8 @@ function tell(it) {
 function ageOfTrouble() {
   const since = document.getElementById("lost-for");
   if (!since || (standing.lostAt === null && !standing.isLate)) return;
-  const at = standing.lostAt ?? standing.freshAt, seconds = Math.floor((Date.now() - at) / 1000), ago = `${seconds < 90 ? `${seconds} s` : duration(seconds * 1000)} ago.`;
-  since.textContent = standing.lostAt !== null ? ` ${ago}` : ` ${clock(at)}, ${ago}`;
+  const seconds = Math.floor((Date.now() - standing.freshAt) / 1000);
+  since.textContent = `. The data on this page is from ${clock(standing.freshAt)}, ${seconds < 90 ? `${seconds} s` : duration(seconds * 1000)} ago.`;
 }
 
 const live = new Live(show, tell);

@@ -180,8 +180,8 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, title),
       draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
-    h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
-      notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
+    h("section", { class: draft.unreadable === null ? "panel review" : "panel review outdated" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
+      draft.unreadable === null ? null : h("p", { class: "fine", key: "outdated" }, "Of the text before the mistake."), notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
       draft.before === null ? null : effect(draft),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

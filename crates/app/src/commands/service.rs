@@ -6,11 +6,13 @@ use crate::answers::Order;
 use crate::cli::{Balance, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
 use crate::client::{Client, Failure};
 use crate::item::Item;
-use crate::output::{self, Change, Output, REBALANCE, SERVICES, TerminalStyle, answer, print_paragraphs};
+use crate::output::{
+    self, Change, Output, REBALANCE, SERVICES, TerminalStyle, answer, note, print_paragraphs,
+};
 use crate::refusals::in_place;
 use crate::requests::{described_service, service_path as path};
 use everwatch_api as api;
-use everwatch_core::clock;
+use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::record::service::ServiceState;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -21,6 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A service confirms an order at once, or with its next heartbeat: by default, within this time.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 const CONFIRMED_EVERY: Duration = Duration::from_millis(100);
+/// For so long, a lost service that is not back is named, as the doctor names it.
+const LOST_FOR: Duration = Duration::from_secs(10 * 60);
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
@@ -106,10 +110,37 @@ async fn list(client: &Client, which: &WhichServices, watched: &Watched) -> anyh
         }
     }
     let found = operations::number_of_listed(client, &path, &SERVICES, watched).await?;
+    if !which.all && which.state.is_empty() && !watched.watch && watched.shown.is_table() {
+        warn_of_lost(client, which.pool.as_deref()).await;
+    }
     if found == 0 {
         unknown::check(client, Named { pool: which.pool.as_deref(), ..Named::default() }).await?;
     }
     Ok(())
+}
+
+/// Names the services that were lost lately and are not back: the list of living services has no row for them.
+async fn warn_of_lost(client: &Client, pool: Option<&str>) {
+    let pool = pool.map_or_else(String::new, |pool| format!("&pool={}", Client::part(pool)));
+    let path = format!("/v1/services?limit=1000{pool}");
+    let Ok(all) = client.read::<api::Listed<api::Service>>(&path).await else { return };
+    let lost = not_back(&all.items, clock::now());
+    if !lost.is_empty() {
+        let (names, have) = (lost.join(", "), if lost.len() == 1 { "has" } else { "have" });
+        note(&format!("lost in the last 10 minutes, and {have} not come back: {names}"));
+    }
+}
+
+/// The names of services that were lost lately, and of which no process lives.
+fn not_back(all: &[api::Service], now: Timestamp) -> Vec<&str> {
+    let lives = |name: &str| all.iter().any(|it| it.name == name && !it.is_deleted);
+    let is_missing = |it: &&api::Service| {
+        it.state == ServiceState::Lost && now.since(it.modified_at) < LOST_FOR && !lives(&it.name)
+    };
+    let mut names: Vec<&str> = all.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {

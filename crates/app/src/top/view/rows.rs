@@ -62,12 +62,14 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
     // The selected one is always in sight.
     let first = (model.service + 1).saturating_sub(room);
     let lost = all.iter().filter(|it| it.is_lost()).count();
+    let lives = |name: &str| all.iter().any(|it| !it.is_lost() && it.name == name);
+    let missing = all.iter().filter(|it| it.is_lost() && !lives(&it.name)).count();
     let shown = if all.len() > room {
         format!("Services {}–{} of {}", first + 1, (first + room).min(all.len()), all.len())
     } else {
         format!("Services {}", all.len() - lost)
     };
-    let shown = if lost > 0 { format!("{shown}, {lost} lost") } else { shown };
+    let shown = if missing > 0 { format!("{shown}, {missing} lost") } else { shown };
     let name = widest(all.iter().map(|it| it.name.as_str()), 8, width / 4);
     let pool = widest(all.iter().map(|it| it.pool.as_str()), 7, width / 8);
     let gauge = width / 8;
@@ -104,7 +106,10 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
             Span::styled(format!("  {}", right(&age(heartbeat), 4)), paint.tone(late)),
             Span::raw(format!(
                 "  {}",
-                cut(&line(&note(it, model.now)), width.saturating_sub(name + pool + gauge + 37))
+                cut(
+                    &line(&note(it, model.now, lives(&it.name))),
+                    width.saturating_sub(name + pool + gauge + 37)
+                )
             )),
         ];
         lines.push(row(spans, at == model.service, focused));
@@ -117,9 +122,10 @@ fn fitting(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
     lines.into_iter().map(|line| cut_line(line, width)).collect()
 }
 
-fn note(it: &Service, now: Timestamp) -> String {
+/// `is_back`: whether a service of this name lives.
+fn note(it: &Service, now: Timestamp, is_back: bool) -> String {
     if it.is_lost() {
-        return format!("lost {} ago", age(now.since(it.modified_at)));
+        return format!("lost {} ago{}", age(now.since(it.modified_at)), if is_back { ", back" } else { "" });
     }
     let mut told = Vec::new();
     told.extend(it.stalled.first().map(|stalled| format!("stalled by {}", stalled.name)));
