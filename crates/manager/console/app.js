@@ -179,8 +179,8 @@ const lostBar = document.getElementById("lost");
 let standing = { lostAt: null, isLate: false };
 /** What the bar says: that the connection is lost, or that an answer is late. */
 const TROUBLES = {
-  lost: ["Connection to the manager lost", " Services run their observers without it. The console retries every second."],
-  late: ["The manager does not answer", " Services run their observers without it."],
+  lost: ["Connection to the manager lost.", " Services run their observers without it. The console retries every second."],
+  late: ["The manager does not answer.", " Services run their observers without it."],
 };
 
 function tell(it) {
@@ -206,7 +206,7 @@ function ageOfTrouble() {
   const since = document.getElementById("lost-for");
   if (!since || (standing.lostAt === null && !standing.isLate)) return;
   const seconds = Math.floor((Date.now() - standing.freshAt) / 1000);
-  since.textContent = `. The data on this page is from ${clock(standing.freshAt)}, ${seconds < 90 ? `${seconds} s` : duration(seconds * 1000)} ago.`;
+  since.textContent = `The data on this page is from ${clock(standing.freshAt)}, ${seconds < 90 ? `${seconds} s` : duration(seconds * 1000)} ago.`;
 }
 
 const live = new Live(show, tell);

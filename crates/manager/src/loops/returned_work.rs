@@ -34,7 +34,7 @@ pub(crate) async fn run(manager: Arc<Manager>) -> Result<(), RunError> {
         match look(&manager, session.as_ref(), &mut growth).await {
             Ok(pools) => every = EVERY.max(PER_POOL * pools),
             Err(error) => {
-                debug!(%error, "the services of a pool cannot be read; missing heartbeats show the loss")
+                debug!(%error, "the services of a pool cannot be read; missing heartbeats show the loss");
             }
         }
     }
