@@ -77,10 +77,18 @@ function change(draft, definition, context) {
   context.redraw();
 }
 
+/** The value of a text in JSON; the complaint names the line, as that about YAML does. */
+function fromJson(text) {
+  try { return JSON.parse(text); } catch (error) {
+    const line = /line (\d+) column \d+/.exec(error.message)?.[1], said = error.message.replace(/ (?:in JSON )?at (?:position|line) .*$/, "");
+    throw new Error(`${line ? `line ${line}: ` : ""}this is not JSON: ${said.slice(0, 1).toLowerCase()}${said.slice(1)}`);
+  }
+}
+
 function typed(draft, text, context) {
   draft.text = text;
   try {
-    const value = draft.mode === "json" ? JSON.parse(text) : fromYaml(text);
+    const value = draft.mode === "json" ? fromJson(text) : fromYaml(text);
     if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("a definition is a map, such as name: hello");
     change(draft, value, context);
   } catch (error) {

@@ -5,10 +5,15 @@ import { duration } from "./show.js";
 /** What the sign ≤ means, for hovering. */
 export const AT_MOST = "upper bound: counted from the last sign of life of the earlier service";
 
-/** In ms, the unit to which `duration` rounds. */
-const unitOf = (ms) => (ms < 1000 ? 1 : ms < 10000 ? 100 : ms < 90000 ? 1000 : 60000);
+/** The longest time, in ms, of which tenths of a second are shown, as commands show them. */
+const TENTHS_MS = 60000;
+/** In ms, the unit to which an upper bound is rounded. */
+const unitOf = (ms) => (ms < 1000 ? 1 : ms < TENTHS_MS ? 100 : ms < 90000 ? 1000 : 60000);
 /** An upper bound must not be rounded down. */
-const atMost = (ms) => `≤ ${duration(Math.ceil(ms / unitOf(ms)) * unitOf(ms))}`;
+function atMost(ms) {
+  const bound = Math.ceil(ms / unitOf(ms)) * unitOf(ms);
+  return `≤ ${bound >= 10000 && bound < TENTHS_MS ? `${(bound / 1000).toFixed(1)} s` : duration(bound)}`;
+}
 
 /** The gap as text. A gap of zero needs no sign. */
 export const gapText = (ms, isAtMost) => (isAtMost && ms > 0 ? atMost(ms) : duration(ms));

@@ -71,6 +71,9 @@ export function tellCounts(all) {
   drawNav(opened);
 }
 
+/** How many findings of the doctor need an action, as of the last count. */
+export const findingsNow = () => told.counts.doctor ?? counts.doctor ?? 0;
+
 async function fast() {
   const [stats, parked, safe, pools] = await Promise.all([
     readable("status:read", () => get("/v1/stats"), null), readable("parked:read", () => get("/v1/parked", { limit: 1 }), null),

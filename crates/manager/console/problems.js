@@ -1,6 +1,7 @@
 // Problems: pools whose observers wait because no service runs or all slots are in use, drains that wait, and observers that restart after errors or have failed, each with the cause and the next step.
 import { get } from "./api.js";
 import { h } from "./dom.js";
+import { findingsNow } from "./nav.js";
 import { readable } from "./session.js";
 import { besideError, counted, number, observerLink, pill, standing, time, timed } from "./show.js";
 
@@ -84,5 +85,6 @@ export function problemsPanel({ items, total }, pools, services) {
   const others = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - others.length), count = others.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),
     all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no pool lacks slots or services, every service that was lost in the last 10 minutes is back, and no drain waits.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
+    findingsNow() ? h("p", { class: "fine" }, h("a", { href: "#/doctor" }, `The doctor has ${counted(findingsNow(), "finding")}`), " with cures.") : null,
     all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, rows.length > others.length ? [h("a", { href: "#/pools" }, "Pools"), ", ", h("a", { href: "#/services" }, "services"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
 }

@@ -74,7 +74,7 @@ export function orders(it, context) {
   const button = (word, onclick) => h("button", { type: "button", class: "button", key: word, onclick }, word);
   const post = (verb, done) => context.attempt(() => call("POST", `${path(it)}/${verb}`), done);
   return h("div", { class: "row" },
-    it.cordoned ? button("Uncordon", () => post("uncordon", `${it.name} takes observers again.`)) : button("Cordon", () => post("cordon", `${it.name} accepts no more observers.`)),
+    it.cordoned ? button("Uncordon", () => post("uncordon", `${it.name} is being uncordoned.`)) : button("Cordon", () => post("cordon", `${it.name} is being cordoned.`)),
     it.drain ? null : button("Drain", () => drain(it, context)),
     button("Resize", () => resize(it, context)));
 }

@@ -19,6 +19,7 @@ const TERMS = {
   "Maximum in progress": "how many observers may be changed and not yet healthy at the same time",
   Overlap: "an observer runs on two services at once, for example on one that has lost its connection and on one that took over",
   "Reason code": "the reason as a word that does not change, for scripts and filters",
+  Restarts: "how often the code was started again after an error in the current run, since it last ran well; on another service, a new run begins",
   Schedule: "the times at which the observer executes, as a cron expression: minute, hour, day, month, weekday",
   "Start within": "it fails if it still waits for a slot after this time",
   Weight: "how many slots the observer takes",

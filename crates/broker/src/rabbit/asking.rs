@@ -15,8 +15,8 @@ use lapin::{Channel, Connection, Queue};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// How many queries use one connection. Brokers allow 2,047 channels.
-const QUESTIONS_MAX: u32 = 1000;
+/// How many channels one connection opens. Brokers allow 2,047.
+const CHANNELS_MAX: u32 = 1000;
 
 /// The connection for these queries. The first query opens it; a later query replaces it when it is used up
 /// or lost.
@@ -27,6 +27,8 @@ pub(super) struct Asking {
     name: String,
     runtime: Arc<AmqpRuntime>,
     open: Mutex<Option<(Arc<Connection>, u32)>>,
+    /// The channel of a query that the broker answered: the next query uses it. A refusal closes the channel of its query.
+    idle: std::sync::Mutex<Option<Channel>>,
 }
 
 impl Asking {
@@ -35,7 +37,8 @@ impl Asking {
         name: String,
         runtime: Arc<AmqpRuntime>,
     ) -> Self {
-        Self { node, nodes, tls, name, runtime, open: Mutex::default() }
+        let (open, idle) = (Mutex::default(), std::sync::Mutex::default());
+        Self { node, nodes, tls, name, runtime, open, idle }
     }
 
     /// A channel for one query.
@@ -43,17 +46,27 @@ impl Asking {
         open_channel(self.connection().await?.as_ref()).await
     }
 
+    fn idle(&self) -> std::sync::MutexGuard<'_, Option<Channel>> {
+        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     /// Passively declares a queue.
     pub(super) async fn look(&self, queue: &str) -> lapin::Result<Queue> {
-        let channel = self.channel().await?;
+        let idle = self.idle().take().filter(|channel| channel.status().connected());
+        let channel = match idle {
+            Some(channel) => channel,
+            None => self.channel().await?,
+        };
         let options = QueueDeclareOptions::default().passive();
-        channel.queue_declare(queue.into(), options, FieldTable::default()).await
+        let found = channel.queue_declare(queue.into(), options, FieldTable::default()).await?;
+        *self.idle() = Some(channel);
+        Ok(found)
     }
 
     async fn connection(&self) -> lapin::Result<Arc<Connection>> {
         let mut open = self.open.lock().await;
         if let Some((connection, asked)) = open.as_mut()
-            && *asked < QUESTIONS_MAX
+            && *asked < CHANNELS_MAX
             && connection.status().connected()
         {
             *asked += 1;
@@ -68,6 +81,7 @@ impl Asking {
     }
 
     pub(super) async fn close(&self) {
+        drop(self.idle().take());
         if let Some((connection, _)) = self.open.lock().await.take()
             && let Err(error) = connection.close(200, "bye".into()).await
         {
