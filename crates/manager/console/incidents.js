@@ -80,9 +80,9 @@ function nowhere({ waiting, waiting_observers: named }, pool) {
     h("p", { class: "fine" }, why ? `${why} ` : null, "The page of each says for what it waits. ", h("a", { href: "#/observers?health=waiting,moving" }, "All observers that wait or move"))];
 }
 
-const movesPanel = (it, moves, pool) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), nowhere(it, pool), moves.length === 0 ? (it.moved ? h("p", { class: "fine" }, "The events of these moves are no longer stored.") : null) : table("Observers that moved", [
+const movesPanel = (it, moves, pool) => h("section", { class: "panel", key: "moves" }, h("h2", {}, "Observers"), nowhere(it, pool), moves.length === 0 ? (it.moved ? h("p", { class: "fine" }, "The events of these moves are no longer stored.") : null) : table("Observers that started again", [
   { title: "Observer", class: "name", cell: (event) => (event.observer ? observerLink(event.observer) : "") },
-  { title: "To", cell: (event) => event.service?.name ?? "" },
+  { title: "To", cell: (event) => [event.service?.name ?? "", event.service?.name === it.from ? h("span", { class: "fine" }, " (the same)") : ""] },
   { title: "Gap", class: "n", cell: (event) => gap(event.gap_ms, isBound(event)) },
   { title: "Overlap", class: "n", cell: (event) => (event.overlap_ms ? duration(event.overlap_ms) : "0") },
 ], moves.toSorted((a, b) => b.gap_ms - a.gap_ms).slice(0, 50)));

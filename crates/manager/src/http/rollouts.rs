@@ -270,7 +270,7 @@ async fn try_patch(manager: &Manager, row: &Row, patch: &Value) -> Result<(), Pr
     limits::check_known(records, &definition).await?;
     let pool = &definition.pool;
     if *pool != row.definition.pool && !kind_check::has_service(manager, pool).await? {
-        let detail = format!("no service of a pool named {pool} lives; start one first");
+        let detail = format!("has no service: start a service of pool {pool} first");
         return Err(of_member(vec![FieldError { pointer: "/pool".to_owned(), detail }], row));
     }
     match kind_check::check(manager, &definition).await? {
@@ -279,9 +279,11 @@ async fn try_patch(manager: &Manager, row: &Row, patch: &Value) -> Result<(), Pr
             Err(of_member(vec![FieldError { pointer: "/weight".to_owned(), detail }], row))
         }
         Err(Unfit::Kind(detail)) if definition.kind != row.definition.kind => {
+            let detail = format!("is not offered: {detail}");
             Err(of_member(vec![FieldError { pointer: "/kind".to_owned(), detail }], row))
         }
         Err(Unfit::Kind(detail)) if definition.pool != row.definition.pool => {
+            let detail = format!("does not fit: {detail}");
             Err(of_member(vec![FieldError { pointer: "/pool".to_owned(), detail }], row))
         }
         // A service that offers the kind may come back before the rollout changes this member.
