@@ -124,9 +124,10 @@ async fn after_the_death_of_a_service_its_ready_observers_are_recalled_before_a_
     let waits = waiting(&cluster).await;
     assert_eq!(waits.len(), 1 + SLOTS as usize, "{waits:?}");
     assert!(held.iter().all(|name| waits.contains(name)), "{held:?} {waits:?}");
-    // None of them was started for a moment in a slot that another one had freed.
+    // None of them was started for a moment in a slot that another one had freed. The kill may have come before the first sign of
+    // one.
     let runs = beacons::read(&folder);
-    assert!(held.iter().all(|name| runs.get(name).is_none_or(|runs| runs.len() == 1)), "{runs:?}");
+    assert!(held.iter().all(|name| runs.get(name).is_none_or(|runs| runs.len() <= 1)), "{runs:?}");
 
     cluster.spawn_service("b", SLOTS);
     let full = async || {
