@@ -117,6 +117,9 @@ impl Order {
     /// The answer about a service, where the user sees what follows.
     pub(crate) fn briefly(self, it: &Service) -> String {
         let capacity = it.capacity_set.unwrap_or(it.capacity);
+        if it.state.is_over() {
+            return self.for_the_next_process(it);
+        }
         let what = match self {
             Self::Cordon => "cordoned".to_owned(),
             Self::Uncordon => "uncordoned".to_owned(),
@@ -131,6 +134,21 @@ impl Order {
             Some(unconfirmed) => format!("service {name} is being {what} ({unconfirmed})"),
             None => format!("service {name} is {what}; it holds {held} of {capacity}"),
         }
+    }
+}
+
+impl Order {
+    /// The answer about a service of which no process lives: orders belong to its name.
+    fn for_the_next_process(self, Service { name, state, capacity_set, .. }: &Service) -> String {
+        let next = match (self, capacity_set) {
+            (Self::Cordon | Self::Drain, _) => {
+                "starts cordoned, and takes no observers until you uncordon it".to_owned()
+            }
+            (Self::Uncordon, _) => "takes observers".to_owned(),
+            (Self::Capacity, Some(slots)) => format!("has {}", counted(u64::from(*slots), "slot")),
+            (Self::Capacity, None) => "has the number of slots in its configuration".to_owned(),
+        };
+        format!("service {name} is {}: its next process {next}", state.as_str())
     }
 }
 
@@ -153,7 +171,27 @@ fn draining(it: &Service) -> String {
 mod tests {
     use super::*;
     use crate::output::an_observer;
+    use everwatch_core::clock::Timestamp;
     use serde_json::json;
+
+    #[test]
+    fn an_order_for_a_dead_service_is_one_for_its_next_process() {
+        let lost: Service = serde_json::from_value(json!({"id": uuid::Uuid::nil(), "name": "s1", "pool": "default",
+            "capacity": 10, "held": 0, "free": 0, "state": "lost", "kinds": [], "version": "1", "host": "h",
+            "created_at": Timestamp(0), "modified_at": Timestamp(0), "last_heartbeat_at": Timestamp(0), "is_deleted": true,
+            "cordoned": true, "capacity_set": 5}))
+        .unwrap();
+        for (order, told) in [
+            (
+                Order::Drain,
+                "service s1 is lost: its next process starts cordoned, and takes no observers until you uncordon it",
+            ),
+            (Order::Uncordon, "service s1 is lost: its next process takes observers"),
+            (Order::Capacity, "service s1 is lost: its next process has 5 slots"),
+        ] {
+            assert_eq!(order.told(&lost), told);
+        }
+    }
 
     #[test]
     fn the_first_in_line_waits_for_a_slot_only_if_there_is_none() {
