@@ -46,9 +46,13 @@ function draw({ incidents, completeSince }, { params }, context) {
   ];
 }
 
-/** The incident of an address. While observers run nowhere, managers may not know yet how early the first gap began: later, the incident begins before the time in the address. */
+/** An open incident begins at a whole second, and the same one begins a little earlier or later once its observers run: by less than this time, in ms. */
+const NEAR_MS = 5000;
+
+/** The incident of an address, which may have been copied while the incident was open. */
 function incidentAt(all, at) {
-  return all.find((one) => Date.parse(one.since) === at) ?? all.findLast((one) => Date.parse(one.since) <= at && at <= untilOf(one)) ?? null;
+  const off = (one) => Math.abs(Date.parse(one.since) - at), near = all.filter((one) => off(one) < NEAR_MS).toSorted((a, b) => off(a) - off(b));
+  return near.find((one) => off(one) === 0) ?? all.findLast((one) => Date.parse(one.since) <= at && at <= untilOf(one)) ?? near[0] ?? null;
 }
 
 async function loadOne({ parts: [, from, since] }) {
