@@ -83,6 +83,13 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     .await;
     page.press("JSON").await;
     page.until("the copy as JSON", "document.querySelector('#definition')?.value.startsWith('{')").await;
+    // A member that occurs twice, and a line that is not JSON.
+    retype(&page, "(window.good = it.value, it.value.replace('{', '{ \"kind\": \"exec\",'))").await;
+    page.until_text("main", "kind occurs twice").await;
+    retype(&page, "window.good.replace('{\\n', '{\\n oops\\n')").await;
+    page.until_text("main", "line 2: this is not JSON").await;
+    page.until_text("main", "Of the text before the mistake.").await;
+    retype(&page, "window.good").await;
     page.press("Create").await;
     page.until_text("h1", "one-copy").await;
     assert_eq!(api.observer("one-copy").await.spec, json!({"every": "3s"}));

@@ -79,10 +79,14 @@ function change(draft, definition, context) {
 
 /** The value of a text in JSON; the complaint names the line, as that about YAML does. */
 function fromJson(text) {
-  try { return JSON.parse(text); } catch (error) {
+  let value;
+  try { value = JSON.parse(text); } catch (error) {
     const line = /line (\d+) column \d+/.exec(error.message)?.[1], said = error.message.replace(/ (?:in JSON )?at (?:position|line) .*$/, "");
     throw new Error(`${line ? `line ${line}: ` : ""}this is not JSON: ${said.slice(0, 1).toLowerCase()}${said.slice(1)}`);
   }
+  // The browser takes the last of two members with one name.
+  try { fromYaml(text); } catch (error) { if (error.message.endsWith(" occurs twice")) throw new Error(error.message.replace(/^line \d+: /, "")); }
+  return value;
 }
 
 function typed(draft, text, context) {

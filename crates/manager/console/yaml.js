@@ -134,6 +134,7 @@ class Reader {
     if (/^[[{]/.test(text)) return this.flow(text);
     if (text.startsWith('"')) { try { return JSON.parse(text); } catch { this.fail("the quotes do not close", this.at - 1); } }
     if (text.startsWith("'")) return /^'(?:[^']|'')*'$/.test(text) ? text.slice(1, -1).replaceAll("''", "'") : this.fail("the quotes do not close", this.at - 1);
+    if (/:(?:\s|$)/.test(text)) this.fail("a value with a colon and a space needs quotes", this.at - 1);
     return typed(text);
   }
 
