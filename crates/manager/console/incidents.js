@@ -46,7 +46,7 @@ function draw({ incidents, completeSince }, { params }, context) {
   ];
 }
 
-/** An open incident begins at a whole second, and the same one begins a little earlier or later once its observers run: by less than this time, in ms. */
+/** Managers may have heard of a lost service at different times: once its observers run, an incident may begin a little earlier or later, by less than this time, in ms. */
 const NEAR_MS = 5000;
 
 /** The incident of an address, which may have been copied while the incident was open. */
