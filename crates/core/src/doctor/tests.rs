@@ -1,5 +1,7 @@
 //! Each problem yields its finding, and a healthy deployment yields none.
 
+#[path = "tests/drains.rs"]
+mod drains;
 #[path = "tests/examples.rs"]
 mod examples;
 #[path = "tests/failing.rs"]
@@ -384,37 +386,10 @@ fn duplicate_names_and_mixed_versions_are_reported() {
 }
 
 #[test]
-fn safe_mode_parked_messages_and_stuck_drains_are_reported() {
+fn safe_mode_and_parked_messages_are_reported() {
     let safe_mode = |facts: &mut Facts| fleet(facts).safe_mode = Some("storm".to_owned());
     assert_eq!(found(safe_mode), ["Warning safe-mode-on safe-mode"]);
     assert_eq!(found(|facts| fleet(facts).parked = 2), ["Warning parked parked messages"]);
-    let drain = |room: u32| {
-        move |facts: &mut Facts| {
-            let drain = Drain { asked_at: now(), of: 5, per_second: 100, until: None, force: false };
-            let orders = crate::capacity::maintenance::Orders {
-                cordoned: true,
-                drain: Some(drain),
-                ..Default::default()
-            };
-            fleet(facts).orders.insert("a".to_owned(), orders);
-            let services = &mut fleet(facts).services;
-            services[0].heartbeat.as_mut().unwrap().state = Intent::Draining;
-            services[0].heartbeat.as_mut().unwrap().held = 5;
-            services.truncate(2);
-            services[1].heartbeat.as_mut().unwrap().held = 10 - room;
-        }
-    };
-    assert!(found(drain(0)).contains(&"Warning drain-waits service a".to_owned()));
-    assert!(!found(drain(1)).contains(&"Warning drain-waits service a".to_owned()));
-    let beside_a_cordoned_one = |facts: &mut Facts| {
-        drain(0)(facts);
-        let mut cordoned = service(7, "d", 10);
-        cordoned.heartbeat.as_mut().unwrap().state = Intent::Cordoned;
-        fleet(facts).services.push(cordoned);
-    };
-    let findings = diagnosed(beside_a_cordoned_one);
-    let waits = findings.iter().find(|it| it.code == "drain-waits").unwrap();
-    assert!(waits.cure.starts_with("`everwatch service uncordon d`, start another service"), "{waits:?}");
 }
 
 #[test]

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 /// A service sends a sign of life every second. One that has not sent any for this long is doubted while messages are back.
 const SILENT_FOR: Duration = Duration::from_millis(1500);
-/// How long after a queue has grown its services are doubted: longer than the longest silence of a service that was killed just
-/// before.
+/// How long services are doubted after a queue has grown. A service whose death made it grow is silent for [`SILENT_FOR`] by then.
 const LASTS: Duration = Duration::from_secs(5);
 /// The maximum number of services to doubt at a time, those that were silent for longest first. Managers share the signs of life, so
 /// a manager among others may have missed those of living services.
