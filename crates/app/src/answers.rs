@@ -135,9 +135,7 @@ impl Order {
             None => format!("service {name} is {what}; it holds {held} of {capacity}"),
         }
     }
-}
 
-impl Order {
     /// The answer about a service of which no process lives: orders belong to its name.
     fn for_the_next_process(self, Service { name, state, capacity_set, .. }: &Service) -> String {
         let next = match (self, capacity_set) {

@@ -136,7 +136,7 @@ pub(super) async fn relocate(
         }
         (None, Some(service)) => Action::MoveToService(service),
         (None, None) => {
-            check_last(client, names).await?;
+            check_last_name(client, names).await?;
             Action::Move
         }
     };
@@ -144,7 +144,7 @@ pub(super) async fn relocate(
 }
 
 /// Refuses `move OBSERVER SERVICE`, as one would write it for `mv`, before the observer moves to some other service.
-async fn check_last(client: &Client, names: &[String]) -> anyhow::Result<()> {
+async fn check_last_name(client: &Client, names: &[String]) -> anyhow::Result<()> {
     let [_, .., last] = names else { return Ok(()) };
     let is_missing = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(Failure::NotFound(_)));
     let observer = client.read::<Observer>(&path(last)).await;
