@@ -49,9 +49,9 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until_text(".incident-list", "amber lost").await;
     page.until_text("h1", "All 8 observers run").await;
     page.run("document.querySelector('.chart a[href*=incidents]').focus()").await;
-    page.until_text(".lane-card", "overlap").await;
+    page.until("its gaps", "/gap (median|≤)/.test(document.querySelector('.lane-card').innerText)").await;
     // After a death, a gap is an upper bound.
-    page.until_text(".lane-card", "≤").await;
+    page.until("its bound", "/(gap|longest) ≤/.test(document.querySelector('.lane-card').innerText)").await;
     page.until_text(".lane-card", "last sign of life").await;
     page.screenshot("timeline").await;
     // Who sees no drawing reads a table.
@@ -59,7 +59,8 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until_text(".lanes details", "service lost").await;
     page.click(Locator::Css(".incident-list a.title")).await;
     page.until_text("h1", "amber lost").await;
-    page.until_text(".incident-line", "≤").await;
+    page.until("its bound", "/(gap|longest) ≤/.test(document.querySelector('.incident-line').innerText)")
+        .await;
     page.until(
         "what the sign means",
         "document.querySelector('.facts.big .hinted')?.title.startsWith('upper bound')",

@@ -61,22 +61,29 @@ async fn observers_of_a_killed_service_run_elsewhere_once_at_a_time() {
     }
 }
 
+/// A manager that concludes nothing from silence, two services with so many slots, and four observers.
+async fn patient(cluster: Cluster, slots: u32) -> Cluster {
+    let mut cluster = cluster.with_test_kinds();
+    for key in ["EVERWATCH_MANAGER__LOST_AFTER", "EVERWATCH_MANAGER__ORPHAN_AFTER"] {
+        cluster.extra.push((key.to_owned(), "10m".to_owned()));
+    }
+    cluster.manager().await;
+    for name in ["a", "b"] {
+        cluster.service(name, slots).await;
+    }
+    let folder = cluster.folder("beacons");
+    for number in 0..4 {
+        cluster.api.create(kind_of(number * 2, &folder)).await;
+    }
+    cluster
+}
+
 /// Managers notice the silence of a service after `lost_after`; the observers that run elsewhere tell them at once.
 #[tokio::test]
 async fn a_killed_service_is_lost_as_soon_as_its_observers_run_elsewhere() {
     for (version, url) in brokers() {
-        let mut cluster = Cluster::new("soon").on(&url).with_test_kinds();
-        for key in ["EVERWATCH_MANAGER__LOST_AFTER", "EVERWATCH_MANAGER__ORPHAN_AFTER"] {
-            cluster.extra.push((key.to_owned(), "10m".to_owned()));
-        }
-        cluster.manager().await;
-        for name in ["a", "b"] {
-            cluster.service(name, 4).await;
-        }
-        let (api, folder) = (cluster.api.clone(), cluster.folder("beacons"));
-        for number in 0..4 {
-            api.create(kind_of(number * 2, &folder)).await;
-        }
+        let mut cluster = patient(Cluster::new("soon").on(&url), 4).await;
+        let api = cluster.api.clone();
         let all_run = |all: &[Observer]| all.len() == 4 && all.iter().all(|it| holder(it).is_some());
         wait_for("all to run", || async {
             let all = api.processing().await;
@@ -115,18 +122,8 @@ async fn a_killed_service_is_lost_as_soon_as_its_observers_run_elsewhere() {
 #[tokio::test]
 async fn a_killed_service_of_a_full_pool_is_lost_at_once() {
     for (version, url) in brokers() {
-        let mut cluster = Cluster::new("full").on(&url).with_test_kinds();
-        for key in ["EVERWATCH_MANAGER__LOST_AFTER", "EVERWATCH_MANAGER__ORPHAN_AFTER"] {
-            cluster.extra.push((key.to_owned(), "10m".to_owned()));
-        }
-        cluster.manager().await;
-        for name in ["a", "b"] {
-            cluster.service(name, 2).await;
-        }
-        let (api, folder) = (cluster.api.clone(), cluster.folder("beacons"));
-        for number in 0..4 {
-            api.create(kind_of(number * 2, &folder)).await;
-        }
+        let mut cluster = patient(Cluster::new("full").on(&url), 2).await;
+        let api = cluster.api.clone();
         wait_for("both to be full", || async {
             let all = api.processing().await;
             if by_service(&all) == BTreeMap::from([("a", 2), ("b", 2)]) {
@@ -136,7 +133,7 @@ async fn a_killed_service_of_a_full_pool_is_lost_at_once() {
             }
         })
         .await;
-        // A service that has been full takes nothing from the queue any more.
+        // After a cordon, a full service has no consumer: the queue loses none with it.
         for verb in ["cordon", "uncordon"] {
             let (code, said) = cluster.command(&["service", verb, "a"]);
             assert_eq!(code, Some(0), "{version}: {said}");
@@ -158,7 +155,7 @@ async fn a_killed_service_of_a_full_pool_is_lost_at_once() {
             if waiting.len() == 2 { Ok(()) } else { Err(format!("{waiting:?}")) }
         })
         .await;
-        // A stop ends the consumers too, and is no loss.
+        // A stop returns messages, too, and is no loss.
         cluster.terminate("b");
         api.until_service("b", |it: &Service| it.state == ServiceState::Gone).await;
         let events: Vec<Event> = api.list("/v1/events?type=service_lost").await;
