@@ -43,7 +43,22 @@ impl LastIncident {
             (false, true) => OPEN_EVERY,
             (false, false) => return false,
         };
-        if self.loading || self.requested_at.is_some_and(|then| now.since(then) < pause) {
+        let is_early = self.requested_at.is_some_and(|then| now.since(then) < pause);
+        !is_early && self.begin(now)
+    }
+
+    /// Whether to read incidents for the screen that was just loaded: so that both tell the same, at each load after a change.
+    pub(super) fn is_due_with_load(&mut self, now: Timestamp) -> bool {
+        self.has_changed_lately(now) && self.begin(now)
+    }
+
+    /// Whether a request is in progress.
+    pub(super) fn is_loading(&self) -> bool {
+        self.loading
+    }
+
+    fn begin(&mut self, now: Timestamp) -> bool {
+        if self.loading {
             return false;
         }
         (self.loading, self.requested_at) = (true, Some(now));

@@ -158,6 +158,8 @@ pub(super) struct Model {
     /// The columns and lines that fit a view in place of the lists.
     pub(super) room: (usize, usize),
     pub(super) said: Option<Said>,
+    /// What was loaded, and is shown once the incidents are read.
+    arrived: Option<(Query, Box<Seen>)>,
     pub(super) incident: LastIncident,
     said_at: Timestamp,
     /// The query that the shown observers belong to.
@@ -183,6 +185,7 @@ impl Model {
             mode: Mode::Browse,
             room: (1, 1),
             said: None,
+            arrived: None,
             incident: LastIncident::default(),
             said_at: now,
             shown: Query::default(),
@@ -225,6 +228,9 @@ impl Model {
             Input::Timeline(span, outcome) => self.on_timeline(span, outcome),
             Input::Incidents(read) => {
                 self.incident.take(read);
+                if let Some((query, seen)) = self.arrived.take() {
+                    self.show(query, *seen);
+                }
                 Vec::new()
             }
         }
@@ -249,6 +255,7 @@ impl Model {
 
     fn on_loaded(&mut self, query: &Query, outcome: Result<Box<Seen>, Trouble>) -> Vec<Effect> {
         self.loading = false;
+        let mut effects = Vec::new();
         match outcome {
             // The query has changed since this request was sent.
             Ok(_) if !query.starts_like(&self.query) => self.link = Link::Up,
@@ -256,10 +263,7 @@ impl Model {
                 self.query.pages.pop();
                 self.load_again = true;
             }
-            Ok(seen) => {
-                self.show(*seen);
-                self.shown = query.clone();
-            }
+            Ok(seen) => effects.extend(self.on_seen(query.clone(), seen)),
             Err(Trouble::Unreachable(why)) => {
                 let since = match &self.link {
                     Link::Lost { since, .. } => *since,
@@ -272,10 +276,28 @@ impl Model {
                 self.on_refused(query, why);
             }
         }
-        let mut effects = if self.load_again { self.load() } else { Vec::new() };
+        if self.load_again {
+            effects.extend(self.load());
+        }
         effects.extend(self.describe_again());
-        effects.extend(self.incidents_if_due());
         effects
+    }
+
+    /// After a change, shows what was loaded once the incidents are read, too: the list and the line about the last incident tell
+    /// the same. The first screen and another page are shown at once.
+    fn on_seen(&mut self, query: Query, seen: Box<Seen>) -> Option<Effect> {
+        if self.seen.as_ref().is_none_or(|before| has_changed(before, &seen)) {
+            self.incident.watch(self.now);
+        }
+        let effect = self.incident.is_due_with_load(self.now).then_some(Effect::Incidents);
+        self.link = Link::Up;
+        let is_same_page = self.seen.is_some() && query.starts_like(&self.shown);
+        if is_same_page && self.incident.is_loading() {
+            self.arrived = Some((query, seen));
+        } else {
+            self.show(query, *seen);
+        }
+        effect
     }
 
     /// The reload interval while no event arrives. Services tell in heartbeats how much they hold, and these are no
@@ -300,7 +322,7 @@ impl Model {
     }
 
     /// Shows the loaded data. The same object stays selected, even if its row has moved.
-    fn show(&mut self, seen: Seen) {
+    fn show(&mut self, query: Query, seen: Seen) {
         let observer = self.selected(Focus::Observers).map(|it| it.id);
         let service = self.selected_service().cloned();
         let at =
@@ -310,11 +332,7 @@ impl Model {
         self.observer = at(found, self.observer, items.len());
         let found = service.and_then(|was| place_of(&was, &seen.services));
         self.service = at(found, self.service, seen.services.len());
-        if self.seen.as_ref().is_none_or(|before| has_changed(before, &seen)) {
-            self.incident.watch(self.now);
-        }
-        self.seen = Some(seen);
-        self.link = Link::Up;
+        (self.seen, self.shown) = (Some(seen), query);
     }
 
     pub(super) fn say(&mut self, said: Said) {

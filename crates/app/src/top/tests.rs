@@ -106,12 +106,13 @@ fn some() -> Vec<Observer> {
     ]
 }
 
-/// A model that has just been shown `seen`.
+/// A model that has just been shown `seen`, for a role that may not read incidents.
 fn showing(seen: Seen) -> Model {
     let mut model = Model::new("http://127.0.0.1:7700", NOW);
     let effects = model.on(Input::Rows(20));
     assert_eq!(effects.len(), 1, "{effects:?}");
     loaded(&mut model, seen);
+    model.on(Input::Incidents(None));
     model
 }
 

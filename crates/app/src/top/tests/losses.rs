@@ -80,6 +80,28 @@ fn incidents_are_read_for_some_seconds_after_a_change_and_not_otherwise() {
 }
 
 #[test]
+fn the_list_and_the_last_incident_change_together() {
+    let mut model = watching();
+    let told = |model: &mut Model| (model.services().len(), drawn(model, (120, 24)).contains("basalt lost"));
+    model.on(Input::Changed);
+    assert_eq!(loaded(&mut model, after_the_loss()), [Effect::Incidents]);
+    assert_eq!(told(&mut model), (4, false), "the incidents are not read yet");
+    model.on(Input::Changed);
+    assert_eq!(loaded(&mut model, after_the_loss()), [], "one request is in progress at a time");
+    assert_eq!(told(&mut model), (4, false));
+    model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
+    assert_eq!(told(&mut model), (5, true));
+    model.on(Input::Changed);
+    assert_eq!(
+        loaded(&mut model, after_the_loss()),
+        [Effect::Incidents],
+        "the next load has its own incidents"
+    );
+    model.on(Input::Incidents(None));
+    assert_eq!(told(&mut model), (5, true), "the manager does not answer: the list goes on");
+}
+
+#[test]
 fn an_open_incident_is_read_again_and_a_failure_ends_that_until_the_next_change() {
     let mut model = watching();
     later(&mut model, 2);
@@ -122,6 +144,7 @@ fn warnings_and_answers_stand_before_the_incident() {
     model.said = None;
     model.on(Input::Changed);
     loaded(&mut model, it);
+    model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
     let warned = drawn(&mut model, (120, 24));
     assert!(warned.contains("safe mode: ") && !warned.contains("basalt lost"), "{warned}");
 }
@@ -134,6 +157,7 @@ fn services_that_were_lost_take_no_part_in_the_capacity() {
     it.stats.services.insert("active".to_owned(), 3);
     model.on(Input::Changed);
     loaded(&mut model, it);
+    model.on(Input::Incidents(Some(vec![])));
     let drawn = drawn(&mut model, (120, 24));
     assert!(drawn.contains("of 2 services could be lost") && drawn.contains("Services 3, 1 lost"), "{drawn}");
 }
@@ -154,6 +178,7 @@ fn a_lost_service_takes_no_orders_and_the_next_one_of_its_name_is_selected() {
     model.focus = Focus::Services;
     model.service = 1;
     loaded(&mut model, after_the_loss());
+    model.on(Input::Incidents(Some(vec![])));
     let selected = |model: &Model| model.selected(Focus::Services).unwrap().id;
     assert_eq!(selected(&model), "id-of-another-basalt");
     model.service = 2;
@@ -170,6 +195,7 @@ fn a_lost_service_takes_no_orders_and_the_next_one_of_its_name_is_selected() {
     let lost = selected(&model);
     model.on(Input::Changed);
     loaded(&mut model, after_the_loss());
+    model.on(Input::Incidents(Some(vec![])));
     assert_eq!(selected(&model), lost);
 }
 
