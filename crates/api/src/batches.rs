@@ -64,7 +64,8 @@ pub struct Batch {
     /// Members that end per minute, over the last five minutes, or since the batch was created or retried if that is less.
     /// Managers count every 30 s. `null`: not known yet, or the batch is over.
     pub rate_per_minute: Option<f64>,
-    /// How long until all members have ended, at that rate. `null`: no member has ended in that time, or the batch is over.
+    /// How long until all members have ended, at that rate. `null`: no member has ended in that time, none has ended for much longer
+    /// than at that rate (a minute or more), or the batch is over.
     #[serde(with = "friendly::optional")]
     #[schema(value_type = Option<String>, example = "12m")]
     pub time_left: Option<Duration>,

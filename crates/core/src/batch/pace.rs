@@ -9,6 +9,11 @@ use std::time::Duration;
 pub const RATE_OVER: Duration = Duration::from_secs(300);
 /// How often a sample is taken.
 const SAMPLE_EVERY: Duration = Duration::from_secs(30);
+/// If no member has ended for this time, and for [`QUIET_INTERVALS`] times the mean time between two ends, the members that are left
+/// differ from those that have ended: some may never end.
+const QUIET_MIN: Duration = Duration::from_secs(60);
+/// Of independent ends, 5 in 100 pauses are longer than this many mean times: e^-3.
+const QUIET_INTERVALS: f64 = 3.0;
 /// A shorter time says nothing about the rate.
 const RATE_OVER_MIN: Duration = Duration::from_secs(1);
 
@@ -50,10 +55,21 @@ impl Batch {
         (over >= RATE_OVER_MIN).then(|| ended / over.as_secs_f64() * 60.0)
     }
 
-    /// How long until all members have ended, at that rate.
+    /// For how long no member has ended, as far as the samples tell.
+    fn quiet(&self, settled: u32, now: Timestamp) -> Duration {
+        let same = self.samples.iter().rev().take_while(|it| it.settled == settled);
+        same.last().map_or(Duration::ZERO, |it| now.since(it.at))
+    }
+
+    /// How long until all members have ended, at that rate. `None` if it is not known, or if none has ended for much longer than at
+    /// that rate.
     #[must_use]
     pub fn time_left(&self, settled: u32, now: Timestamp) -> Option<Duration> {
         let rate = self.rate(settled, now).filter(|rate| *rate > 0.0)?;
+        let usual = Duration::from_secs_f64(QUIET_INTERVALS * 60.0 / rate);
+        if self.quiet(settled, now) > usual.max(QUIET_MIN) {
+            return None;
+        }
         let left = f64::from(self.total.saturating_sub(settled));
         Some(Duration::from_secs((left / rate * 60.0).ceil() as u64))
     }

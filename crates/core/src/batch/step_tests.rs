@@ -184,6 +184,28 @@ fn the_rate_is_that_of_the_last_five_minutes() {
 }
 
 #[test]
+fn members_that_do_not_end_have_no_time_left() {
+    let mut it = Stage::new(8);
+    it.stores(8);
+    it.later(1).ends(7, Status::Completed).then(BatchState::Running, Todo::Nothing);
+    assert!(it.batch.time_left(7, it.now).is_some());
+    for (secs, is_estimated) in [(30, true), (30, true), (30, true), (1, false), (30, false)] {
+        it.later(secs).then(BatchState::Running, Todo::Nothing);
+        assert_eq!(it.batch.time_left(7, it.now).is_some(), is_estimated, "{:?}", it.batch.samples);
+        assert!(it.batch.rate(7, it.now).is_some_and(|rate| rate > 0.0));
+    }
+    // A slow batch has long pauses.
+    let mut it = Stage::new(10);
+    it.stores(10);
+    for _ in 0..4 {
+        it.later(70).then(BatchState::Running, Todo::Nothing);
+        it.later(1).ends(1, Status::Completed).then(BatchState::Running, Todo::Nothing);
+    }
+    it.later(100).then(BatchState::Running, Todo::Nothing);
+    assert!(it.batch.time_left(4, it.now).is_some(), "{:?}", it.batch.samples);
+}
+
+#[test]
 fn the_newest_batches_that_are_over_are_kept() {
     let sized = |sizes: &[u32]| {
         let batch = |(place, total): (usize, &u32)| Batch {
