@@ -58,6 +58,10 @@ impl Handle {
         *self.lock_kill() = Some((incarnation, life.clone()));
         life
     }
+    /// The incarnation that lives; none while the service does not run.
+    pub(crate) fn incarnation(&self) -> Option<ServiceId> {
+        self.lock_kill().as_ref().map(|(incarnation, _)| *incarnation)
+    }
     /// No incarnation lives.
     pub(crate) fn dead(&self) {
         *self.lock_kill() = None;

@@ -119,17 +119,22 @@ async fn kill(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<An
 }
 
 async fn freeze(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
-    let frost = chaos.find(&name)?.frost.clone();
+    let handle = chaos.find(&name)?;
+    let (frost, frozen) = (handle.frost.clone(), handle.incarnation());
     let Some(freeze) = frost.freeze() else {
         return Err(refused(StatusCode::CONFLICT, &format!("{name} is frozen already: thaw it first")));
     };
-    let (broker, patience) = (chaos.broker.clone(), chaos.patience);
+    let (broker, patience, excused) = (chaos.broker.clone(), chaos.patience, chaos.excused.clone());
     let answer = json!({ "frozen": name, "given_up_after_ms": u64::try_from(patience.as_millis()).ok() });
     chaos.tasks.spawn(async move {
         tokio::time::sleep(patience).await;
         if frost.lasts(freeze)
             && let Some(session) = broker.session_of(&name)
         {
+            // As after a kill: the loss says nothing about the observers. A service that is thawed earlier keeps its runs.
+            if let Some(incarnation) = frozen {
+                excused.add(incarnation);
+            }
             session.close().await;
         }
     });
