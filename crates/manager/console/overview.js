@@ -23,11 +23,11 @@ const RARE = [["Scheduled", "status"], ["stopping", "health"], ["Completed", "st
 
 async function load({ params }) {
   const read = readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] });
-  const [stats, pools, services, found, safeMode, parked, picture, past] = await Promise.all([
-    get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), read, problems(),
+  const [stats, pools, services, missing, found, safeMode, parked, picture, past] = await Promise.all([
+    get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), read, readable("services:read", () => get("/v1/services", { missing: true, limit: 1000 }), { items: [] }), problems(),
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
     readable("events:read", () => readTimeline(params, () => read.then((it) => it.items), { columns: columns() }), null), history()]);
-  return { stats, pools: pools.items, services: services.items, room: roomOf(stats, pools.items, services), found, safeMode, parked: parked.total, picture, past };
+  return { stats, pools: pools.items, services: services.items, missing: missing.items, room: roomOf(stats, pools.items, services), found, safeMode, parked: parked.total, picture, past };
 }
 
 /** The observers that wait for anything but a place of a limit, which keeps them waiting by design. */
@@ -144,7 +144,7 @@ function draw(data, { params }, context) {
         may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null)
       : tiles(data),
     picture && (total(stats) > 0 || picture.lanes.some((it) => it.segments.length)) ? lanesPanel(picture, capacities(services), { spans: spans(params, context), context, groups: groupsOf(picture, services, params, context) }) : null,
-    h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found, data.pools, services)),
+    h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found, data.pools, services, data.missing)),
     poolsPanel(data),
   ];
 }

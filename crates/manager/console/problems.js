@@ -60,15 +60,6 @@ const stuckRow = (it) => h("li", { key: `drain-${it.id}` },
   h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, `its drain waits, with ${number(it.drain.moved)} of ${counted(it.drain.of, "observer")} handed over: ${it.drain.waits}`)),
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "restarting" }, "Draining")));
 
-/** For so long, a lost service that has not come back is a problem, as for the doctor. */
-const LOST_MS = 10 * 60 * 1000;
-/** The names of services that were lost lately and of which no process lives, with the newest loss of each. */
-function lost(services) {
-  const living = new Set(services.filter((it) => !it.is_deleted).map((it) => it.name));
-  const gone = services.filter((it) => it.state === "lost" && !living.has(it.name) && Date.now() - Date.parse(it.modified_at) < LOST_MS);
-  const newest = new Map(gone.toSorted((a, b) => Date.parse(a.modified_at) - Date.parse(b.modified_at)).map((it) => [it.name, it]));
-  return [...newest.values()];
-}
 const lostRow = (it) => h("li", { key: `lost-${it.name}` },
   h("span", { class: "mark", "data-status": "Failed" }),
   h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, "lost, and has not come back: its observers continue on other services of its pool while these have room")),
@@ -79,8 +70,8 @@ const observerRow = (it) => h("li", { key: it.id },
   h("div", {}, h("span", { class: "title" }, observerLink(it)), h("p", { class: "said" }, h("span", { class: "machine" }, cause(it)), next(it) ? [" · ", timed(next(it))] : null)),
   h("span", { class: "side-of" }, pill(it), time(it.status === "Failed" ? it.modified_at : it.started_at ?? it.created_at)));
 
-export function problemsPanel({ items, total }, pools, services) {
-  const rows = [...withoutService(pools).map(bareRow), ...full(pools).map(fullRow), ...lost(services).map(lostRow), ...stuck(services).map(stuckRow)], all = rows.length + total;
+export function problemsPanel({ items, total }, pools, services, missing) {
+  const rows = [...withoutService(pools).map(bareRow), ...full(pools).map(fullRow), ...missing.map(lostRow), ...stuck(services).map(stuckRow)], all = rows.length + total;
   // Observers keep a part of the list.
   const others = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - others.length), count = others.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),

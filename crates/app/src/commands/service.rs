@@ -12,10 +12,12 @@ use crate::output::{
 use crate::refusals::in_place;
 use crate::requests::{described_service, service_path as path};
 use everwatch_api as api;
-use everwatch_core::clock::{self, Timestamp};
+use everwatch_core::clock;
 use everwatch_core::record::service::ServiceState;
+use everwatch_core::wording::counted;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Pause between two looks at a drain.
@@ -23,8 +25,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A service confirms an order at once, or with its next heartbeat: by default, within this time.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 const CONFIRMED_EVERY: Duration = Duration::from_millis(100);
-/// For so long, a lost service that is not back is named, as the doctor names it.
-const LOST_FOR: Duration = Duration::from_secs(10 * 60);
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
@@ -69,9 +69,16 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
 
 async fn ordered(client: &Client, names: &[String], (verb, order): (&str, Order)) -> anyhow::Result<()> {
     fan_out::each(names, "done", |name| async move {
-        Ok(order.told(&confirmed(client, self::order(client, name, verb, None).await?).await))
+        let ends_drain = order == Order::Uncordon && is_draining(client, name).await;
+        let told = order.told(&confirmed(client, self::order(client, name, verb, None).await?).await);
+        Ok(if ends_drain { format!("{told}; its drain is ended") } else { told })
     })
     .await
+}
+
+/// Whether a drain of this service is not over; if the manager does not say, the order tells why.
+async fn is_draining(client: &Client, name: &str) -> bool {
+    client.read::<api::Service>(&path(name)).await.is_ok_and(|it| it.drain.is_some())
 }
 
 /// The service once it has confirmed its order: the next command finds it in its new state. If it does not confirm the order in time,
@@ -122,25 +129,13 @@ async fn list(client: &Client, which: &WhichServices, watched: &Watched) -> anyh
 /// Names the services that were lost lately and are not back: the list of living services has no row for them.
 async fn warn_of_lost(client: &Client, pool: Option<&str>) {
     let pool = pool.map_or_else(String::new, |pool| format!("&pool={}", Client::part(pool)));
-    let path = format!("/v1/services?limit=1000{pool}");
-    let Ok(all) = client.read::<api::Listed<api::Service>>(&path).await else { return };
-    let lost = not_back(&all.items, clock::now());
-    if !lost.is_empty() {
-        let (names, have) = (lost.join(", "), if lost.len() == 1 { "has" } else { "have" });
+    let path = format!("/v1/services?missing=true&limit=1000{pool}");
+    let Ok(missing) = client.read::<api::Listed<api::Service>>(&path).await else { return };
+    let names: Vec<&str> = missing.items.iter().map(|it| it.name.as_str()).collect();
+    if !names.is_empty() {
+        let (names, have) = (names.join(", "), if names.len() == 1 { "has" } else { "have" });
         note(&format!("lost in the last 10 minutes, and {have} not come back: {names}"));
     }
-}
-
-/// The names of services that were lost lately, and of which no process lives.
-fn not_back(all: &[api::Service], now: Timestamp) -> Vec<&str> {
-    let lives = |name: &str| all.iter().any(|it| it.name == name && !it.is_deleted);
-    let is_missing = |it: &&api::Service| {
-        it.state == ServiceState::Lost && now.since(it.modified_at) < LOST_FOR && !lives(&it.name)
-    };
-    let mut names: Vec<&str> = all.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {
@@ -154,7 +149,42 @@ async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {
     let body = &Value::Object(body);
     let one = |name| drain_one(client, name, (body, asked.wait));
     let done = if asked.wait.is_some() { "drained" } else { "asked to drain" };
-    fan_out::each(&asked.services.names, done, one).await
+    let drained = fan_out::each(&asked.services.names, done, one).await;
+    if asked.wait.is_none() {
+        warn_of_room(client).await;
+    }
+    drained
+}
+
+/// Names the pools that have too few free slots for the drains in progress.
+async fn warn_of_room(client: &Client) {
+    let path = "/v1/services?state=active,draining&limit=1000";
+    let Ok(all) = client.read::<api::Listed<api::Service>>(path).await else { return };
+    for told in lacking(&all.items) {
+        note(&told);
+    }
+}
+
+/// For each pool whose active services have too few free slots for its drains, how many observers wait.
+fn lacking(services: &[api::Service]) -> Vec<String> {
+    let mut pools = BTreeMap::<&str, (u64, u64)>::new();
+    for it in services {
+        let (to_move, free) = pools.entry(&it.pool).or_default();
+        match &it.drain {
+            Some(drain) => *to_move += u64::from(drain.of.saturating_sub(drain.moved)),
+            None if it.state == ServiceState::Active => *free += u64::from(it.free),
+            None => {}
+        }
+    }
+    let short = pools.into_iter().filter(|(_, (to_move, free))| to_move > free);
+    let told = |(pool, (to_move, free)): (&str, (u64, u64))| {
+        let observers = counted(to_move, "observer");
+        let free = counted(free, "free slot");
+        format!(
+            "pool {pool} has {free} for the {observers} to be handed over; the others wait for more: `everwatch doctor` says how"
+        )
+    };
+    short.map(told).collect()
 }
 
 /// Prints the progress if the user waits; returns the last line.
@@ -163,7 +193,7 @@ async fn drain_one(
     name: &str,
     (body, wait): (&Value, Option<Duration>),
 ) -> anyhow::Result<String> {
-    let mut it = order(client, name, "drain", Some(body)).await?;
+    let mut it = confirmed(client, order(client, name, "drain", Some(body)).await?).await;
     let begun = Instant::now();
     let mut told = String::new();
     loop {
@@ -177,7 +207,7 @@ async fn drain_one(
         }
         told = now;
         if begun.elapsed() >= wait {
-            let text = format!("{told} after {}; the drain continues", clock::show(wait));
+            let text = format!("not over after {}: {told}; the drain continues", clock::show(wait));
             return Err(Failure::TimedOut(text).into());
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -220,4 +250,37 @@ fn changes(plan: &api::Rebalance) -> anyhow::Result<Vec<Item<Change>>> {
     let pools = plan.pools.iter();
     let all = pools.flat_map(|pool| pool.services.iter().map(|service| (pool.pool.clone(), service.clone())));
     all.map(|(pool, service)| Item::new(Change { pool, service })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drains_that_have_too_few_free_slots_elsewhere_are_told_by_pool() {
+        let service = |name: &str, pool: &str, (state, held, drain): (&str, u32, Option<[u32; 2]>)| {
+            let drain = drain.map(|[of, moved]| {
+                json!({"asked_at": null, "of": of, "moved": moved, "per_second": 10, "until": null, "force": false, "waits": null})
+            });
+            let at = clock::now();
+            serde_json::from_value::<api::Service>(json!({"id": uuid::Uuid::nil(), "name": name, "pool": pool, "capacity": 10,
+                "held": held, "free": 10 - held, "state": state, "kinds": [], "version": "1", "host": "h", "created_at": at,
+                "modified_at": at, "last_heartbeat_at": at, "is_deleted": false, "cordoned": drain.is_some(), "drain": drain}))
+            .unwrap()
+        };
+        let mut all = vec![
+            service("a", "default", ("draining", 8, Some([8, 1]))),
+            service("b", "default", ("draining", 5, Some([5, 0]))),
+            service("c", "default", ("active", 7, None)),
+            service("d", "default", ("cordoned", 0, None)),
+            service("a", "gpu", ("draining", 4, Some([4, 0]))),
+            service("b", "gpu", ("active", 6, None)),
+        ];
+        let told = "pool default has 3 free slots for the 12 observers to be handed over; the others wait for more: \
+                    `everwatch doctor` says how";
+        assert_eq!(lacking(&all), [told]);
+        all.remove(0);
+        all.push(service("e", "default", ("active", 8, None)));
+        assert_eq!(lacking(&all), [""; 0]);
+    }
 }

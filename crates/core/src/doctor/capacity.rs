@@ -89,7 +89,8 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
                 counted(needed, "slot"),
                 taking.capacity()
             ),
-            why: "one service runs all observers of a single pool; waiting observers do not run".to_owned(),
+            why: "one service runs all observers of a single pool; observers without a slot do not run"
+                .to_owned(),
             cure: "raise the capacity of each service of the pool: `everwatch service capacity NAME SLOTS`"
                 .to_owned(),
         },
@@ -193,7 +194,8 @@ fn of_pool(
             severity: Severity::Warning,
             subject: format!("pool {pool}"),
             what: format!("pool {pool} needs {} and has {room}", counted(needed, "slot")),
-            why: "waiting observers do not run, and creates without `on_full: queue` are refused".to_owned(),
+            why: "observers without a slot do not run, and creates without `on_full: queue` are refused"
+                .to_owned(),
             cure: format!(
                 "{}, or raise the capacity of one: `everwatch service capacity NAME SLOTS`",
                 more(missing(room))

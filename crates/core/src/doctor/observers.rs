@@ -5,9 +5,8 @@ use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
 use crate::record::health::is_crash_looping;
 use crate::record::observed::Settlement;
 use crate::record::row::Row;
-use crate::record::service::{Ended, ServiceRow};
+use crate::record::service::missing;
 use crate::wording::counted;
-use std::collections::BTreeSet;
 
 /// An observer with this many restarts in a row is in a crash loop.
 const LOOPS_FROM: u32 = 2;
@@ -117,19 +116,11 @@ fn failed(failed: &SomeRows) -> Option<Finding> {
 
 /// Services that were lost recently and have not come back under their name.
 fn lost(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
-    let living: BTreeSet<&str> = fleet.services.iter().map(|it| it.registration.name.as_str()).collect();
-    let is_lost = |it: &&ServiceRow| {
-        it.end.is_some_and(|end| end.how == Ended::Lost && facts.now.since(end.at) < super::LATELY)
-            && !living.contains(it.registration.name.as_str())
-    };
-    let mut names: Vec<String> =
-        fleet.ended_lately.iter().filter(is_lost).map(|it| it.registration.name.to_string()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let first = fleet
-        .ended_lately
-        .iter()
-        .find(|it| Some(it.registration.name.as_str()) == names.first().map(String::as_str))?;
+    let all = fleet.services.iter().chain(&fleet.ended_lately).chain(&fleet.killed_by_hand);
+    let mut missing = missing(all, facts.now);
+    missing.retain(|it| fleet.killed_by_hand.iter().all(|killed| killed.id != it.id));
+    let first = missing.first()?;
+    let names: Vec<String> = missing.iter().map(|it| it.registration.name.to_string()).collect();
     let (plural, have) = if names.len() == 1 { ("service was", "has") } else { ("services were", "have") };
     Some(Finding {
         code: "service-lost",

@@ -5,7 +5,11 @@ use crate::id::ServiceId;
 use crate::wire::heartbeat::{Heartbeat, Intent};
 use crate::wire::report::Registration;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// For how long a service that was lost, and is not back, is missing.
+pub const MISSING_FOR: Duration = Duration::from_secs(600);
 
 /// One incarnation of a service process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -233,9 +237,61 @@ impl ServiceRow {
     }
 }
 
+/// The services that were lost within [`MISSING_FOR`] and have not come back, sorted by name: the newest one of a name is lost. If it has
+/// stopped since, it is not missing.
+pub fn missing<'a>(all: impl IntoIterator<Item = &'a ServiceRow>, now: Timestamp) -> Vec<&'a ServiceRow> {
+    let age = |it: &ServiceRow| (it.end.is_none(), it.registered_at);
+    let mut newest = BTreeMap::<&str, &ServiceRow>::new();
+    for it in all {
+        let known = newest.entry(it.registration.name.as_str()).or_insert(it);
+        if age(it) > age(known) {
+            *known = it;
+        }
+    }
+    let is_lost = |it: &&ServiceRow| {
+        it.end.is_some_and(|end| end.how == Ended::Lost && now.since(end.at) < MISSING_FOR)
+    };
+    newest.into_values().filter(is_lost).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn a_service_is_missing_if_the_newest_one_of_its_name_was_lost_lately() {
+        let now = Timestamp(10_000_000);
+        let ago = |secs| now.minus(Duration::from_secs(secs));
+        let row = |name: &str, registered: u64, end: Option<(u64, Ended)>| {
+            let registration = serde_json::from_value(serde_json::json!({
+                "name": name, "pool": "default", "capacity": 10, "kinds": [], "version": "1", "host": "h",
+            }));
+            let at = ago(registered);
+            let id = ServiceId(Uuid::from_u128(registered.into()));
+            let mut it = ServiceRow::registered(id, registration.unwrap(), at, at);
+            it.end = end.map(|(at, how)| End { at: ago(at), how });
+            it
+        };
+        let (lost, gone) = (|at| Some((at, Ended::Lost)), |at| Some((at, Ended::Gone)));
+        let all = [
+            row("missing", 90, lost(5)),
+            row("missing", 200, lost(100)),
+            row("back", 90, lost(5)),
+            row("back", 4, None),
+            row("lives-since-before", 50, None),
+            row("lives-since-before", 40, lost(30)),
+            row("long-ago", 2000, lost(600)),
+            row("stopped", 90, gone(5)),
+            row("stopped-since", 90, lost(50)),
+            row("stopped-since", 40, gone(5)),
+        ];
+        let named = |all: Vec<&ServiceRow>| {
+            all.iter().map(|it| (it.registration.name.to_string(), it.registered_at)).collect::<Vec<_>>()
+        };
+        assert_eq!(named(missing(&all, now)), [("missing".to_owned(), ago(90))]);
+        assert_eq!(named(missing(all.iter().rev(), now)), [("missing".to_owned(), ago(90))]);
+    }
 
     #[test]
     fn a_wrong_clock_does_not_make_an_ended_incarnation_the_newest_of_its_name() {

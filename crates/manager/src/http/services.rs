@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use everwatch_api::{Listed, ProblemBody, Service};
 use everwatch_core::id::{Name, Pool, ServiceId};
-use everwatch_core::record::service::{ServiceRow, ServiceState};
+use everwatch_core::record::service::{ServiceRow, ServiceState, missing};
 use std::sync::Arc;
 
 type Shared = State<Arc<Manager>>;
@@ -20,6 +20,8 @@ type Shared = State<Arc<Manager>>;
     ("state" = Option<String>, Query, description = "active, standby, cordoned, draining, suspect, lost, gone"),
     ("pool" = Option<String>, Query, description = "services of this pool"),
     ("name" = Option<String>, Query, description = "incarnations of this name"),
+    ("missing" = Option<bool>, Query,
+        description = "true: services that were lost in the last 10 minutes and have not come back; the newest incarnation of each name"),
     ("limit" = Option<u32>, Query, description = "1 to 1,000, 100 by default"),
     ("cursor" = Option<String>, Query,
         description = "where the page starts: next_cursor of the page before")),
@@ -38,11 +40,15 @@ pub(crate) async fn list(
     }
     let pool = params.parsed::<Pool>("pool")?;
     let name = params.parsed::<Name>("name")?;
+    let is_missing = params.parsed::<bool>("missing")?.unwrap_or(false);
     let part: Part<(Name, ServiceId)> = Part::read(&mut params)?;
     params.finish()?;
 
     let since = manager.records.clock.now().minus(manager.settings.retention_services);
     let mut rows = manager.records.store.services(since).await?.rows;
+    if is_missing {
+        rows = missing(&rows, manager.records.clock.now()).into_iter().cloned().collect();
+    }
     rows.retain(|row| caller::may_see_services(&row.registration.pool));
     rows.retain(|row| {
         (states.is_empty() || states.iter().any(|state| state == row.state().as_str()))
