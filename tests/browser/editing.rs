@@ -74,7 +74,16 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     page.press("Save version 4").await;
     let saved = api.until_observer("one", |it| it.definition_version == 4).await;
     assert_eq!((saved.spec, saved.labels.len()), (json!({"every": "3s"}), 1));
+}
 
+#[tokio::test]
+async fn a_clone_is_corrected_as_json_and_created() {
+    let mut cluster = Cluster::new("cloning");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "one", "kind": "ticker", "spec": {"every": "3s"}})).await;
+    let page = Browser::open(&format!("{}/#/observers/one", api.url)).await;
     page.press("Clone").await;
     page.until(
         "the form of the copy, which takes the keys",
@@ -88,7 +97,8 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     page.until_text("main", "kind occurs twice").await;
     retype(&page, "window.good.replace('{\\n', '{\\n oops\\n')").await;
     page.until_text("main", "line 2: this is not JSON").await;
-    page.until_text("main", "Of the text before the mistake.").await;
+    page.until_text(".review", "It appears here once the text is correct.").await;
+    page.until("no former definition", "!document.querySelector('.diff')").await;
     retype(&page, "window.good").await;
     page.press("Create").await;
     page.until_text("h1", "one-copy").await;

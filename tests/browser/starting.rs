@@ -2,6 +2,7 @@
 
 use crate::browser::Browser;
 use everwatch_api::{Batch, Rollout};
+use everwatch_core::record::health::Health;
 use everwatch_tests::cluster::Cluster;
 use serde_json::{Value, json};
 
@@ -111,6 +112,33 @@ async fn a_field_that_the_user_leaves_is_checked_by_its_limits_and_by_the_manage
     page.until_text("h1", "nightly").await;
     let made = api.until_observer("nightly", |it| it.schedule.is_some()).await;
     assert_eq!(made.schedule.unwrap().time_zone, "UTC");
+}
+
+#[tokio::test]
+async fn a_full_pool_is_told_before_the_observer_is_created() {
+    let mut cluster = Cluster::new("full");
+    cluster.manager().await;
+    cluster.service("a", 2).await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "one", "kind": "ticker"})).await;
+    api.until_observer("one", |it| it.service.is_some()).await;
+    let page = Browser::open(&format!("{}/#/create", api.url)).await;
+    page.write("#new-name", "two").await;
+    page.until("room for one", "!document.querySelector('#pool-notice')").await;
+    page.fill("#new-weight", "2").await;
+    page.until_text("#pool-notice", "Pool default has 1 free slot, and the observer needs 2.").await;
+    page.fill("#new-weight", "").await;
+    page.until("room for one", "!document.querySelector('#pool-notice')").await;
+    api.create(json!({"name": "other", "kind": "ticker"})).await;
+    page.until_text("#pool-notice", "Pool default has no free slot.").await;
+    page.until_text("#pool-notice", "The manager refuses to create the observer").await;
+    page.run("document.querySelector('[name=queue]').click()").await;
+    page.until_text("#pool-notice", "The observer waits until one is free.").await;
+    page.press("YAML").await;
+    page.until_text("#pool-notice", "The observer waits until one is free.").await;
+    page.press("Create").await;
+    let made = api.until_observer("two", |it| it.service.is_none()).await;
+    assert_eq!(made.health, Some(Health::Waiting));
 }
 
 #[tokio::test]

@@ -179,8 +179,8 @@ const lostBar = document.getElementById("lost");
 let standing = { lostAt: null, isLate: false };
 /** What the bar says: that the connection is lost, or that an answer is late. */
 const TROUBLES = {
-  lost: ["Connection to the manager lost.", " Services run their observers without it. The console retries every second."],
-  late: ["The manager does not answer.", " Services run their observers without it."],
+  lost: ["Connection to the manager lost.", " Services do not need it to run their observers. The console retries every second."],
+  late: ["The manager does not answer.", " Services do not need it to run their observers."],
 };
 
 function tell(it) {

@@ -223,12 +223,16 @@ const previewOf = ({ members, isWhole }) => toYaml(ordered(body(draft, members, 
 
 /** The definition that the form makes, beside it, and the buttons. */
 const review = (known, pools) => h("section", { class: "panel review" }, h("header", {}, h("h2", {}, "New definition")),
-  poolNotice(body(draft, known.members, known.isWhole, {}), pools, true), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
+  noticeOf(known, pools), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
   h("p", { class: "row" }, h("button", { type: "submit", form: "new-form", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { const { from } = draft; forget(); leaveTo(from); } }, "Cancel")));
 
-/** After an input: the draft is kept, and the definition beside the form follows. */
-function inputted(known) {
+/** What happens because of the pool, if it has no room for the observer. */
+const noticeOf = (known, pools) => poolNotice(body(draft, known.members, known.isWhole, {}), pools, true);
+
+/** After an input: the draft is kept, and the definition beside the form and the notice about its pool follow. */
+function inputted(known, pools, context) {
   keepDraft();
+  if (noticeOf(known, pools)?.textContent !== document.getElementById("pool-notice")?.textContent) context.redraw();
   const preview = document.getElementById("preview");
   if (preview) preview.textContent = previewOf(known);
 }
@@ -242,7 +246,7 @@ function draw({ kinds, pools, namespaces }, { params }, context) {
   const kind = kinds.find((it) => it.name === draft.kind);
   const { members, isWhole } = membersOf(kind);
   const choose = (event) => { draft.kind = event.target.value; draft.spec = {}; draft.wrong = {}; unjudged(); keepDraft(); context.redraw(); };
-  const form = fieldsOf(draft, { id: "new", changed: () => inputted({ members, isWhole }), left: (pointer) => leave(pointer, { members, isWhole }, context), redraw: () => context.redraw() });
+  const form = fieldsOf(draft, { id: "new", changed: () => inputted({ members, isWhole }, pools, context), left: (pointer) => leave(pointer, { members, isWhole }, context), redraw: () => context.redraw() });
   return [head, kept(context), h("div", { class: "panels lead", key: "sheet" },
     h("form", { class: "sheet", id: "new-form", novalidate: true, onsubmit: (event) => { event.preventDefault(); send({ members, isWhole }, context); context.redraw(); } },
       h("fieldset", { key: "what" }, h("legend", {}, "What"), form.namespace(namespaces), form.text("Name", "/name", ["name"], undefined, "letters, digits, - _ . ; if empty, the manager generates a name"),

@@ -10,7 +10,7 @@ import { nearest } from "./match.js";
 import { follow, gutter } from "./numbered.js";
 import { lineOfMistake, linesOfMembers } from "./positions.js";
 import { fits } from "./schema.js";
-import { complaint, counted } from "./show.js";
+import { complaint, counted, number } from "./show.js";
 import { fromYaml, toYaml } from "./yaml.js";
 
 const CHECK_MS = 500;
@@ -42,11 +42,21 @@ const plainly = (definition) => Object.entries(complaints(formOf(definition, [])
 /** Whether the manager creates this observer although its pool has no slot: it is to wait for one, or needs none yet. */
 const canWait = (it) => it.on_full === "queue" || it.desired === "paused" || Boolean(it.start_at || it.schedule || it.windows);
 
-/** What happens if no service of the pool runs; `isNew`: whether the observer is yet to be created. */
-export function poolNotice({ pool, ...rest }, pools, isNew) {
-  if (typeof pool !== "string" || pool === "" || pools.length === 0 || pools.some((it) => it.name === pool && it.services > 0)) return null;
+/** What happens if the pool of a new observer has no slot for it. */
+function fullNotice(it, { name, free: unused, pending }) {
+  const weight = it.weight ?? 1, free = Math.max(unused - pending, 0);
+  if (!Number.isInteger(weight) || free >= weight) return null;
+  const lacks = free === 0 ? `Pool ${name} has no free slot. ` : `Pool ${name} has ${counted(free, "free slot")}, and the observer needs ${number(weight)}. `;
+  return h("p", { class: "notice", key: "pool", id: "pool-notice" }, h("strong", {}, lacks), it.on_full === "queue" ? "The observer waits until one is free." : "The manager refuses to create the observer; with “Queue when full” (on_full: queue), it waits until one is free.");
+}
+
+/** What happens if the pool has no service, or no slot for a new observer; `isNew`: whether the observer is yet to be created. */
+export function poolNotice({ pool = "default", ...rest }, pools, isNew) {
+  if (typeof pool !== "string" || pool === "" || pools.length === 0) return null;
+  const known = pools.find((it) => it.name === pool && it.services > 0);
+  if (known) return isNew && (rest.on_full === "queue" || !canWait(rest)) ? fullNotice(rest, known) : null;
   const others = pools.filter((it) => it.services > 0).map((it) => it.name);
-  return h("p", { class: "notice", key: "pool" }, h("strong", {}, `No service of pool ${pool} runs. `), `${isNew && !canWait(rest) ? "The manager refuses to create the observer; with “Queue when full” (on_full: queue), it waits until one does." : "The observer waits until one does."}${others.length ? ` Pools with services: ${others.join(", ")}.` : ""}`);
+  return h("p", { class: "notice", key: "pool", id: "pool-notice" }, h("strong", {}, `No service of pool ${pool} runs. `), `${isNew && !canWait(rest) ? "The manager refuses to create the observer; with “Queue when full” (on_full: queue), it waits until one does." : "The observer waits until one does."}${others.length ? ` Pools with services: ${others.join(", ")}.` : ""}`);
 }
 
 /** What the console itself refuses: with a better hint than the manager, or at once. */
@@ -192,8 +202,9 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, title),
       draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
-    h("section", { class: draft.unreadable === null ? "panel review" : "panel review outdated" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
-      draft.unreadable === null ? null : h("p", { class: "fine", key: "outdated" }, "Of the text before the mistake."), notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null), diffView(all, "Changes"),
+    h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before && draft.unreadable === null ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
+      notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null),
+      draft.unreadable === null ? diffView(all, "Changes") : h("p", { class: "fine", key: "unreadable" }, draft.mode === "form" ? "They appear here once the fields are correct." : draft.before ? "They appear here once the text is correct." : "It appears here once the text is correct."),
       draft.before === null ? null : effect(draft),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

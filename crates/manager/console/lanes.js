@@ -217,7 +217,10 @@ function axis(at, bottom, width, isFromStart) {
   return [start, ...ticks(at, width / 130, !live).map(({ at: moment, ago, isFine }) => {
     const place = at.x(moment).toFixed(1);
     const text = start && at.x(moment) < at.left + START + 24 ? "" : live ? ago : isFine ? clock(moment) : shortClock(moment);
-    return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), s("text", { x: place, y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle" }, text));
+    const word = (its) => ({ x: place, y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle", ...its });
+    // While the manager does not answer, the picture grows old.
+    const words = text === "now" ? [s("text", word({ class: "is-fresh" }), text), s("text", word({ class: "is-stale" }), clock(moment))] : [s("text", word({}), text)];
+    return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), ...words);
   })];
 }
 
