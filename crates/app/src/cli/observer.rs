@@ -134,7 +134,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Filter {
     /// Match these statuses (comma-separated); the default is all but Deleted
-    #[arg(long, value_delimiter = ',', value_parser = status)]
+    #[arg(long, value_delimiter = ',', value_parser = status_in_filter)]
     pub(crate) status: Vec<Status>,
     /// Match these healths (comma-separated): running, restarting, waiting, moving, stopping
     #[arg(long, value_delimiter = ',', value_parser = health)]
@@ -224,6 +224,15 @@ pub(crate) fn status(text: &str) -> Result<Status, String> {
     found.map_or_else(|| text.parse().map_err(|told: String| suggested(text, told, known)), Ok)
 }
 
+/// As [`status`], where one can also filter by health.
+fn status_in_filter(text: &str) -> Result<Status, String> {
+    let is_health = Health::ALL.iter().find(|health| health.as_str().eq_ignore_ascii_case(text));
+    status(text).map_err(|told| match is_health {
+        Some(health) => format!("{told}; {health} is a health: write --health {health}"),
+        None => told,
+    })
+}
+
 pub(crate) fn health(text: &str) -> Result<Health, String> {
     let known = Health::ALL.iter().map(|health| health.as_str());
     text.to_lowercase().parse().map_err(|told: String| suggested(text, told, known))
@@ -290,7 +299,7 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "COUNT", conflicts_with = "names")]
     pub(crate) expect: Option<u64>,
     /// With a filter: skip the confirmation
-    #[arg(short, long, conflicts_with_all = ["names", "expect"])]
+    #[arg(short, long, conflicts_with = "expect")]
     pub(crate) yes: bool,
 }
 

@@ -78,6 +78,7 @@ fn wrong_arguments_are_refused_with_the_reason() {
         ("observer list -o custom-columns=NAME", "`NAME` is not a column"),
         ("observer list --status Sleeping", "one of Scheduled, Created, Processing"),
         ("observer list --status Procesing", "did you mean Processing?"),
+        ("observer list --status Waiting", "waiting is a health: write --health waiting"),
         ("observer list --label x", "write key=value"),
         ("observer list --limit 0", "--limit"),
         ("observer list --sort age", "[possible values: name, -name, created_at, -created_at]"),

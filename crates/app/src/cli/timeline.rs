@@ -2,12 +2,14 @@
 
 use super::{Moment, OutputArgs};
 use clap::Args;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct Timeline {
-    /// Begin at this time: RFC 3339, or how long before the end, such as 1h; at most 24h ago
-    #[arg(long, value_name = "TIME", default_value = "15m")]
-    pub(crate) since: Moment,
+    /// Begin at this time: RFC 3339, or how long before the end, such as 1h; at most 24h ago. By default, 15m; if nothing is
+    /// older, the picture begins with what happened first
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Moment>,
     /// End at this time instead of now: RFC 3339, or how long ago, such as 15m
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<Moment>,
@@ -22,6 +24,14 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
+    /// How long a timeline is by default.
+    const SPAN: Duration = Duration::from_secs(15 * 60);
+
+    /// The start, as the user gives it or by default.
+    pub(crate) fn since(&self) -> Moment {
+        self.since.unwrap_or(Moment::Before(Self::SPAN))
+    }
+
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch timeline
   everwatch timeline --since 24h --service s1 --service s2

@@ -18,7 +18,7 @@ const VALUES: [(&str, &str); 4] = [
 ];
 
 /// Commands of other programs, and those of Everwatch that do the same.
-const FOREIGN: [(&str, &str); 9] = [
+const FOREIGN: [(&str, &str); 10] = [
     ("ps", "observer list"),
     ("kill", "chaos kill"),
     ("drain", "service drain"),
@@ -28,10 +28,16 @@ const FOREIGN: [(&str, &str); 9] = [
     ("rm", "observer delete"),
     ("version", "--version"),
     ("start", "observer resume"),
+    ("create", "rollout start"),
 ];
 
 /// Flags of other commands: the command, what users write, and what they mean.
-const FLAGS: [(&str, &str, &str); 1] = [("move", "--service", "--to")];
+const FLAGS: [(&str, &str, &str); 4] = [
+    ("move", "--service", "--to"),
+    ("timeline", "--last", "--since"),
+    ("events", "--last", "--since"),
+    ("logs", "--last", "--since"),
+];
 
 /// Reads the command line. Ends the process if it is wrong, or asks for help.
 pub(super) fn parsed() -> Cli {
@@ -108,10 +114,13 @@ fn correct_flag(error: &mut Error, command: &Command) {
     let parent = parent(error, command);
     let meant = FLAGS.iter().find(|(of, flag, _)| *of == parent.get_name() && *flag == wrong);
     let advice = (wrong == "--all" && selects(error, command)).then(|| how_to_select(parent));
-    let of_version = how_to_name_a_version(parent).filter(|_| wrong.parse::<u32>().is_ok());
+    let of_number = how_to_write_a_number(parent).filter(|_| wrong.parse::<u32>().is_ok());
+    let of_name =
+        (wrong == "--name" && is_named_by_position(parent)).then_some("write the name without --name");
     let suggested = error.get(ContextKind::SuggestedArg).and_then(text_of);
     if meant.is_none()
-        && of_version.is_none()
+        && of_number.is_none()
+        && of_name.is_none()
         && suggested.is_none_or(|flag| nearest(&wrong, [flag]).is_some())
     {
         return;
@@ -122,7 +131,7 @@ fn correct_flag(error: &mut Error, command: &Command) {
     error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     if let Some((_, _, meant)) = meant {
         error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
-    } else if let Some(advice) = of_version.or(advice) {
+    } else if let Some(advice) = of_number.or(of_name).or(advice) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
 }
@@ -172,18 +181,24 @@ fn usage(error: &Error, command: &Command) -> StyledStr {
 
 /// How a user selects observers for this command.
 fn how_to_select(command: &Command) -> &'static str {
-    if command.get_arguments().any(|arg| arg.get_id() == "pool") {
+    if has(command, "pool") {
         "name observers, or select them with a filter such as -l team=prices or --pool default"
     } else {
         "name observers, or select them with a filter such as -l team=prices"
     }
 }
 
-/// How a user names versions for this command, if it takes any.
-fn how_to_name_a_version(command: &Command) -> Option<&'static str> {
+/// Whether the command takes a name without a flag.
+fn is_named_by_position(command: &Command) -> bool {
+    command.get_positionals().any(|arg| matches!(arg.get_id().as_str(), "name" | "names"))
+}
+
+/// How a user writes versions or a maximum for this command, if it takes any.
+fn how_to_write_a_number(command: &Command) -> Option<&'static str> {
     match command.get_name() {
         "diff" => Some("write versions as --from 1 --to 2"),
         "revert" => Some("write the version as --to 1"),
+        "set" if has(command, "max") => Some("write the maximum as --max 2"),
         _ => None,
     }
 }
@@ -191,8 +206,11 @@ fn how_to_name_a_version(command: &Command) -> Option<&'static str> {
 /// Whether the command takes names or a filter of observers.
 fn selects(error: &Error, command: &Command) -> bool {
     let parent = parent(error, command);
-    let has = |id: &str| parent.get_arguments().any(|arg| arg.get_id() == id);
-    has("names") && has("selectors")
+    has(parent, "names") && has(parent, "selectors")
+}
+
+fn has(command: &Command, id: &str) -> bool {
+    command.get_arguments().any(|arg| arg.get_id() == id)
 }
 
 fn text_of(value: &ContextValue) -> Option<&str> {
@@ -231,6 +249,7 @@ mod tests {
             ("everwatch servics list", "'service'"),
             ("everwatch drain service-1", "'service drain'"),
             ("everwatch observer stop x", "'observer pause'"),
+            ("everwatch rollout create r1", "'rollout start'"),
         ] {
             let told = told(line);
             assert!(told.contains(&format!("similar subcommand exists: {meant}")), "{told}");
@@ -240,13 +259,16 @@ mod tests {
     }
 
     #[test]
-    fn a_version_without_its_flag_is_told_with_the_flag() {
+    fn a_number_or_a_name_is_told_with_its_flag_or_without() {
         for (line, advice) in [
             ("everwatch observer diff tick 1 2", "write versions as --from 1 --to 2"),
             ("everwatch observer revert tick 1", "write the version as --to 1"),
+            ("everwatch limit set api 2", "write the maximum as --max 2"),
+            ("everwatch rollout start --name r1", "write the name without --name"),
         ] {
             assert!(told(line).contains(advice), "{}", told(line));
         }
+        assert!(!told("everwatch rate set api 2").contains("--max"));
         assert!(!told("everwatch observer get tick --frm 1").contains("version"));
     }
 
@@ -265,6 +287,7 @@ mod tests {
             ("service drain", "--all", None),
             ("observer create", "hello --every 1s", None),
             ("observer move", "m1 --service service-2", Some("'--to'")),
+            ("timeline", "--last 5m", Some("'--since'")),
             ("observer list", "--sevrer http://127.0.0.1:7700", Some("'--server'")),
             ("observer create", "hello --knd ticker", Some("'--kind'")),
         ] {

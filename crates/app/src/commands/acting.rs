@@ -7,6 +7,7 @@ use crate::answers::{Action, is_on};
 use crate::cli::Selection;
 use crate::client::{Client, Failure};
 use crate::output::note;
+use crate::refusals::in_place;
 use crate::requests::{all, path, service_path};
 use everwatch_api::{Observer, Service};
 use reqwest::Method;
@@ -93,7 +94,8 @@ async fn act(
         _ => None,
     };
     let named = Named { service: to, ..Named::default() };
-    let it: Box<Observer> = explained(client, named, asked).await?;
+    let place = |word: &str| (word == "/service").then(|| "--to:".to_owned());
+    let it: Box<Observer> = explained(client, named, asked).await.map_err(|error| in_place(error, place))?;
     let Some(timeout) = wait else { return Ok(Acted::Asked(it)) };
     // By id: another observer may get the name meanwhile.
     waiting::until(client, &it.id.to_string(), goal(action, former), timeout).await.map(Acted::Reached)
@@ -143,14 +145,17 @@ pub(super) async fn relocate(
     named(client, action, names, wait).await
 }
 
-/// Refuses `move OBSERVER SERVICE`, as one would write it for `mv`, before the observer moves to some other service.
+/// Refuses `move OBSERVER SERVICE`, as one would write it for `mv`, before the observer moves to some other service; also if there
+/// is no such service.
 async fn check_last_name(client: &Client, names: &[String]) -> anyhow::Result<()> {
     let [_, .., last] = names else { return Ok(()) };
     let is_missing = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(Failure::NotFound(_)));
     let observer = client.read::<Observer>(&path(last)).await;
-    if !observer.as_ref().is_err_and(is_missing) || client.read::<Service>(&service_path(last)).await.is_err()
-    {
+    if !observer.as_ref().is_err_and(is_missing) {
         return Ok(());
+    }
+    if client.read::<Service>(&service_path(last)).await.is_err() {
+        return hinted(client, (unknown::OBSERVERS, last), async { observer }).await.map(drop);
     }
     let text =
         format!("`{last}` is a service, not an observer: to move observers to it, write `--to {last}`");

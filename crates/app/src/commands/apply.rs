@@ -28,7 +28,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Requests under way at once.
+/// Requests under way at once, unless the observers have limits.
 const AT_ONCE: usize = 16;
 /// The largest file that is read, in bytes.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
@@ -49,7 +49,8 @@ impl fmt::Display for Key {
     }
 }
 
-type Manifests = BTreeMap<Key, (PathBuf, Map<String, Value>)>;
+/// The observers of all files, in their order.
+type Manifests = Vec<(Key, PathBuf, Map<String, Value>)>;
 
 /// The request that the command sends for one observer.
 enum Step<'a> {
@@ -115,7 +116,7 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     }
     let doomed = if asked.prune { doomed(client, &labels, &manifests).await? } else { Vec::new() };
     let bar = ProgressBar::new((manifests.len() + doomed.len()) as u64);
-    let put = manifests.iter().map(|(key, (file, manifest))| Step::Put(key, file, manifest));
+    let put = manifests.iter().map(|(key, file, manifest)| Step::Put(key, file, manifest));
     let todo = put.chain(doomed.into_iter().map(|it| Step::Delete(Box::new(it))));
     let mut done = futures::stream::iter(todo)
         .map(|step| async move {
@@ -127,7 +128,7 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
                 Step::Delete(it) => (delete_one(client, &it, asked.dry_run).await, it.name.clone()),
             }
         })
-        .buffered(AT_ONCE);
+        .buffered(at_once(&manifests));
     let (mut counts, mut failed, mut awaited) = ([0_usize; 4], BTreeSet::new(), BTreeMap::new());
     while let Some((applied, name)) = done.next().await {
         bar.inc(1);
@@ -149,8 +150,8 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
         }
     }
     bar.finish_and_clear();
-    let applied = manifests.iter().filter(|(key, _)| !failed.contains(&key.to_string()));
-    let pools = applied.filter_map(|(_, (_, manifest))| manifest.get("pool")?.as_str());
+    let applied = manifests.iter().filter(|(key, ..)| !failed.contains(&key.to_string()));
+    let pools = applied.filter_map(|(_, _, manifest)| manifest.get("pool")?.as_str());
     unknown::warn_unserved(client, pools.collect()).await;
     let [created, changed, unchanged, deleted] = counts;
     let would = if asked.dry_run { "would be: " } else { "" };
@@ -165,6 +166,11 @@ pub(super) async fn run(client: &Client, asked: &Apply) -> anyhow::Result<()> {
     }
     let text = format!("{} failed: correct the errors above and apply again", failed.len());
     Err(Failure::Failed(text).into())
+}
+
+/// How many requests are under way at once. If observers have limits, the first ones of the files get the places.
+fn at_once(manifests: &Manifests) -> usize {
+    if manifests.iter().any(|(_, _, manifest)| manifest.contains_key("limits")) { 1 } else { AT_ONCE }
 }
 
 /// Waits for what was applied, if the user wants that.
@@ -192,7 +198,7 @@ fn tell(name: &str, outcome: &Outcome, dry_run: bool) {
 
 /// Every observer of the files needs the labels that `--prune` selects by.
 fn check_labels(manifests: &Manifests, labels: &BTreeMap<String, String>) -> anyhow::Result<()> {
-    for (name, (file, manifest)) in manifests {
+    for (name, file, manifest) in manifests {
         let given = manifest.get("labels").cloned().unwrap_or_default();
         if let Some((key, value)) = labels.iter().find(|(key, value)| given[key.as_str()] != value.as_str()) {
             let file = file.display();
@@ -207,7 +213,7 @@ fn check_labels(manifests: &Manifests, labels: &BTreeMap<String, String>) -> any
 
 /// Every observer of every file.
 fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
-    let mut manifests = Manifests::new();
+    let (mut manifests, mut files_of) = (Manifests::new(), BTreeMap::<Key, PathBuf>::new());
     for file in files.iter().map(|path| listed(path)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
         let shown = file.display();
         let wrong = |why: &dyn std::fmt::Display| Failure::Usage(format!("{shown}: {why}"));
@@ -236,10 +242,13 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
             };
             let namespace = manifest.get("namespace").and_then(Value::as_str).map(str::to_owned);
             let key = Key { namespace, name };
-            if let Some((other, _)) = manifests.get(&key) {
-                return Err(wrong(&format!("{} also defines {key}", other.display())).into());
+            match files_of.insert(key.clone(), file.clone()) {
+                Some(other) if other == file => {
+                    return Err(wrong(&format!("observer {key} is defined twice in this file")).into());
+                }
+                Some(other) => return Err(wrong(&format!("{} also defines {key}", other.display())).into()),
+                None => manifests.push((key, file.clone(), manifest)),
             }
-            manifests.insert(key, (file.clone(), manifest));
         }
     }
     Ok(manifests)
@@ -294,8 +303,10 @@ async fn doomed(
             who.namespace.unwrap_or_else(|| Namespace::default().to_string())
         }
     };
-    let defined: BTreeSet<(&str, &str)> =
-        manifests.keys().map(|key| (key.namespace.as_deref().unwrap_or(&own), key.name.as_str())).collect();
+    let defined: BTreeSet<(&str, &str)> = manifests
+        .iter()
+        .map(|(key, ..)| (key.namespace.as_deref().unwrap_or(&own), key.name.as_str()))
+        .collect();
     let namespaces: BTreeSet<&str> = defined.iter().map(|(namespace, _)| *namespace).chain([&*own]).collect();
     let mut doomed = Vec::new();
     for namespace in namespaces {
@@ -382,12 +393,27 @@ mod tests {
         let sent = crate::output::an_observer("feed", "Processing", "").sent().clone();
         std::fs::write(file.path(), serde_saphyr::to_string(&sent).unwrap()).unwrap();
         let all = read(&[file.path().to_owned()]).unwrap();
-        let (_, manifest) = all.values().next().unwrap();
+        let [(_, _, manifest)] = &all[..] else { panic!("{all:?}") };
         assert!(manifest.contains_key("kind") && manifest.contains_key("desired"), "{manifest:?}");
         assert!(!manifest.contains_key("health") && !manifest.contains_key("restarts"), "{manifest:?}");
         // A file that people write keeps its unknown members, which the manager refuses.
         std::fs::write(file.path(), "{name: feed, kind: ticker, status: Processing}").unwrap();
         let all = read(&[file.path().to_owned()]).unwrap();
-        assert!(all.values().all(|(_, manifest)| manifest.contains_key("status")));
+        assert!(all.iter().all(|(_, _, manifest)| manifest.contains_key("status")));
+    }
+
+    #[test]
+    fn observers_with_limits_are_applied_one_after_the_other_in_the_order_of_the_file() {
+        let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+        let text = "{name: b, kind: ticker}\n---\n{name: a, kind: ticker, limits: [account]}\n";
+        std::fs::write(file.path(), text).unwrap();
+        let mut all = read(&[file.path().to_owned()]).unwrap();
+        assert_eq!(all.iter().map(|(key, ..)| key.name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+        assert_eq!(at_once(&all), 1);
+        all.pop();
+        assert_eq!(at_once(&all), AT_ONCE);
+        std::fs::write(file.path(), format!("{text}---\n{{name: b, kind: ticker}}\n")).unwrap();
+        let told = read(&[file.path().to_owned()]).unwrap_err().to_string();
+        assert!(told.ends_with("observer b is defined twice in this file"), "{told}");
     }
 }

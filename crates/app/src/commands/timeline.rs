@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// By how much the clock of the manager may differ from the clock here.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
+/// The shortest timeline without `--since`.
+const SHORTEST: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
@@ -26,7 +28,7 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
     let client = Client::new(server)?;
     let paper = TerminalStyle::stdout();
     let columns = Picture::columns(paper.width);
-    let mut path = format!("/v1/timeline?columns={columns}&since={}", Client::part(&asked.since.to_string()));
+    let mut path = String::new();
     if let Some(until) = asked.until {
         path += &format!("&until={}", Client::part(&until.of(clock::now()).to_string()));
     }
@@ -39,10 +41,18 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
             path += &format!("&namespace={}", Client::part(namespace));
         }
     }
-    let it: Item<Timeline> = match &asked.observer {
-        Some(name) => hinted(&client, (unknown::OBSERVERS, name), client.read(&path)).await?,
-        None => client.read(&path).await?,
+    let from = |since: &str| format!("/v1/timeline?columns={columns}&since={}{path}", Client::part(since));
+    let begun = &from(&asked.since().to_string());
+    let mut it: Item<Timeline> = match &asked.observer {
+        Some(name) => hinted(&client, (unknown::OBSERVERS, name), client.read(begun)).await?,
+        None => client.read(begun).await?,
     };
+    if asked.since.is_none()
+        && asked.shown.is_table()
+        && let Some(first) = beginning(&it)
+    {
+        it = client.read(&from(&first.to_string())).await?;
+    }
     for service in &asked.services {
         check_service(&client, &it, service).await?;
     }
@@ -71,10 +81,21 @@ pub(crate) async fn run(server: &str, asked: &Asked) -> anyhow::Result<()> {
         };
         print(&output::many(view, &incidents, &asked.shown, (paper, clock::now()))?);
         if asked.shown.is_table() && incidents.iter().any(|it| it.gap_is_bound) {
-            print(BOUND);
+            print(&format!("{BOUND} (AT)"));
         }
     }
     Ok(())
+}
+
+/// Where a timeline begins that would begin with nothing: shortly before what happened first, at least [`SHORTEST`] before its end.
+/// `None`: where it begins already.
+fn beginning(it: &Timeline) -> Option<Timestamp> {
+    let segments = it.lanes.iter().flat_map(|lane| &lane.segments).map(|segment| segment.since);
+    let first = segments.chain(it.marks.iter().map(|mark| mark.at)).min()?;
+    let before = it.until.since(first) / 20;
+    let at = first.minus(before).min(it.until.minus(SHORTEST));
+    // Columns are longer than the difference.
+    (at > it.since.plus(SHORTEST)).then_some(at)
 }
 
 /// Refuses a service that neither exists nor existed in the time of which managers keep a timeline.
@@ -103,7 +124,7 @@ fn check(asked: &Asked, now: Timestamp) -> Result<(), String> {
         return Err(format!("--until is {}: {cure}", second(until)));
     }
     let end = until.map_or(now, |until| until.min(now));
-    let since = asked.since.of(end);
+    let since = asked.since().of(end);
     if since >= end {
         let end = if until.is_some_and(|until| until <= now) { "--until" } else { "now" };
         return Err(format!("--since is {}, which is not before {end}", second(since)));
@@ -118,13 +139,42 @@ fn check(asked: &Asked, now: Timestamp) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::cli::OutputArgs;
+    use serde_json::json;
+
+    #[test]
+    fn a_timeline_of_a_young_deployment_begins_with_what_happened_first() {
+        let at = |secs: i64| Timestamp(secs * 1000);
+        let begins = |first: Option<i64>, mark: Option<i64>| {
+            let segment = |since| json!({"since": at(since), "until": at(900), "held_min": 1, "held_max": 1, "gap": 0, "overlap": 0});
+            let mark_at =
+                |since| json!({"at": at(since), "type": "service_registered", "service": "s1", "text": ""});
+            let (segments, marks): (Vec<_>, Vec<_>) =
+                (first.into_iter().map(segment).collect(), mark.into_iter().map(mark_at).collect());
+            let it: Timeline = serde_json::from_value(json!({
+                "since": at(0), "until": at(900), "complete_since": null, "columns": 60, "others": null, "marks": marks,
+                "marks_left_out": 0, "incidents": [], "lanes": [{"service": "s1", "lives": true, "segments": segments}],
+            }))
+            .unwrap();
+            beginning(&it).map(|it| it.0 / 1000)
+        };
+        for (first, mark, expected) in [
+            (None, None, None),
+            (Some(0), None, None),
+            (Some(60), Some(30), None),
+            (Some(700), None, Some(690)),
+            (Some(700), Some(500), Some(480)),
+            (Some(890), None, Some(840)),
+        ] {
+            assert_eq!(begins(first, mark), expected, "{first:?} {mark:?}");
+        }
+    }
 
     #[test]
     fn times_that_no_manager_accepts_are_refused_by_their_flags() {
         let now: Timestamp = "2030-01-31T12:00:00Z".parse().unwrap();
         let told = |since: &str, until: &str| {
             let asked = Asked {
-                since: since.parse().unwrap(),
+                since: Some(since.parse().unwrap()),
                 until: (!until.is_empty()).then(|| until.parse().unwrap()),
                 services: Vec::new(),
                 observer: None,

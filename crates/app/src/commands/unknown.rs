@@ -86,10 +86,14 @@ pub(super) async fn explained<T>(
     named: Named<'_>,
     answer: anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    if let Err(error) = &answer
-        && matches!(error.downcast_ref(), Some(Failure::Usage(_) | Failure::Conflict(_) | Failure::Exists(_)))
-    {
-        check(client, named).await?;
+    let Err(error) = &answer else { return answer };
+    match error.downcast_ref() {
+        Some(Failure::Usage(_) | Failure::Conflict(_) | Failure::Exists(_)) => check(client, named).await?,
+        // The manager says what one can do if no service of the pool lives.
+        Some(Failure::Failed(told)) if check(client, named).await.is_err() => {
+            return Err(Failure::NotFound(told.clone()).into());
+        }
+        _ => {}
     }
     answer
 }

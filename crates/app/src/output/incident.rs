@@ -9,7 +9,9 @@ use unicode_width::UnicodeWidthStr as _;
 /// The services to which the observers moved, each with their number: `s2 (4), s3 (2)`.
 pub(crate) fn destinations(it: &Incident) -> String {
     let others = Some(format!("others ({})", it.to_others)).filter(|_| it.to_others > 0);
-    let named = it.to.iter().map(|(name, moved)| format!("{name} ({moved})"));
+    let mut to: Vec<_> = it.to.iter().collect();
+    to.sort_by_key(|(_, moved)| std::cmp::Reverse(**moved));
+    let named = to.into_iter().map(|(name, moved)| format!("{name} ({moved})"));
     named.chain(others).collect::<Vec<_>>().join(", ")
 }
 

@@ -478,7 +478,8 @@ pub(super) fn note(it: &Service) -> String {
         told.push(format!("{} of {} handed over", drain.moved, drain.of));
         told.extend(drain.waits.clone());
     } else if it.cordoned && it.unconfirmed.is_none() {
-        told.push("cordoned by hand".to_owned());
+        let what = if it.held == 0 { "cordoned by hand; holds no observer" } else { "cordoned by hand" };
+        told.push(what.to_owned());
     }
     told.extend(it.unconfirmed.clone());
     if let Some(capacity) = it.capacity_set {

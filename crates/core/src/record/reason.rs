@@ -222,7 +222,8 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
     let health = standing(row).map(|said| said.at(held, now));
     let obstacle = obstacle(&row.definition.pool, services);
     let code = code_at(row, held, obstacle, now);
-    let mut reason = match code_at(row, held, None, now) {
+    let own = code_at(row, held, None, now);
+    let mut reason = match own {
         Some(ReasonCode::ServiceLost) => "its service is gone: it waits for the next one".to_owned(),
         Some(ReasonCode::RecentlyFailed) => failed_lately(row),
         Some(ReasonCode::CrashLooping) if !matches!(verdict.reason, Reason::Held { .. }) => crashed_lately(),
@@ -230,8 +231,14 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
     };
     if let Some(obstacle) = obstacle.filter(|it| code == Some(it.code())) {
         let why = obstacle.explain(&row.definition.pool);
+        // The obstacle says for what it waits.
+        let so_far = match own {
+            Some(ReasonCode::ServiceLost) => "its service is gone",
+            Some(ReasonCode::HandedOver) => "handed over",
+            _ => &reason,
+        };
         reason = match &row.preempted {
-            _ if row.observed.begun && row.waiting.is_none() => format!("{reason}; {why}"),
+            _ if row.observed.begun && row.waiting.is_none() => format!("{so_far}; {why}"),
             Some(preempted) => format!("{why}; {preempted}"),
             None => why,
         };

@@ -96,7 +96,7 @@ fn a_pool_obstacle_replaces_the_wait_reason() {
     assert_eq!(told(&row, false), (Some(Health::Waiting), Some(NoServiceInPool), none.to_owned()));
     hear(&mut row, 1, RunEvent::Started { attempt: 1, started_at: NOW });
     assert_eq!(told(&row, true), (Some(Health::Running), None, String::new()));
-    let lost = format!("its service is gone: it waits for the next one; {none}");
+    let lost = format!("its service is gone; {none}");
     assert_eq!(told(&row, false), (Some(Health::Waiting), Some(NoServiceInPool), lost));
     hear(&mut row, 2, RunEvent::Errored { attempt: 1, error: "e".into(), next_at: NOW });
     assert_eq!(told(&row, true).1, Some(ReasonCode::BackingOff));
@@ -107,7 +107,7 @@ fn a_pool_obstacle_replaces_the_wait_reason() {
     hear(&mut row, 4, RunEvent::HandedOver);
     let (health, code, reason) = told(&row, false);
     assert_eq!((health, code), (Some(Health::Moving), Some(NoServiceInPool)));
-    assert!(reason.starts_with("handed over"), "{reason}");
+    assert_eq!(reason, format!("handed over; {none}"));
     let stranded = explain(&row, false, &[], NOW.plus(MOVES_WITHIN));
     assert_eq!((stranded.health, stranded.code), (Some(Health::Waiting), Some(NoServiceInPool)));
     assert_eq!(stranded.reason, reason, "only the health changes");

@@ -247,9 +247,12 @@ pub(super) async fn reached(records: &Records, definition: &ObserverDefinition) 
         }
     }
     if full.is_empty() {
-        // Others that came before wait for a slot, or a place has become free since.
+        // Others that came before have no slot yet, or a place has become free since.
         let keys: Vec<String> = definition.limits.iter().map(named).collect();
-        full.push(format!("other observers wait for every free place of {}", keys.join(" or of ")));
+        full.push(format!(
+            "observers that were created earlier get the free places of {}",
+            keys.join(" or of ")
+        ));
     }
     let detail = format!("{}; raise the maximum, or create with on_full \"queue\"", full.join("; "));
     Ok(Problem::new(Code::LimitReached, detail))
