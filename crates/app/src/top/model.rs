@@ -228,7 +228,9 @@ impl Model {
             Input::Timeline(span, outcome) => self.on_timeline(span, outcome),
             Input::Incidents(read) => {
                 self.incident.take(read);
-                if let Some((query, seen)) = self.arrived.take() {
+                // The query may have changed since.
+                if let Some((query, seen)) = self.arrived.take().filter(|(it, _)| it.starts_like(&self.query))
+                {
                     self.show(query, *seen);
                 }
                 Vec::new()
@@ -295,6 +297,7 @@ impl Model {
         if is_same_page && self.incident.is_loading() {
             self.arrived = Some((query, seen));
         } else {
+            self.arrived = None;
             self.show(query, *seen);
         }
         effect

@@ -102,6 +102,24 @@ fn the_list_and_the_last_incident_change_together() {
 }
 
 #[test]
+fn what_waits_for_incidents_does_not_replace_another_filter() {
+    let mut model = watching();
+    model.on(Input::Changed);
+    assert_eq!(loaded(&mut model, after_the_loss()), [Effect::Incidents]);
+    types(&mut model, "/feed-2");
+    press(&mut model, KeyCode::Enter);
+    let found = Seen { observers: seen(vec![some().remove(1)], None).observers, ..after_the_loss() };
+    loaded(&mut model, found);
+    let names = |model: &Model| {
+        let items = &model.seen.as_ref().unwrap().observers.items;
+        items.iter().map(|it| it.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&model), ["feed-2"], "another filter is shown at once");
+    model.on(Input::Incidents(Some(vec![])));
+    assert_eq!(names(&model), ["feed-2"]);
+}
+
+#[test]
 fn an_open_incident_is_read_again_and_a_failure_ends_that_until_the_next_change() {
     let mut model = watching();
     later(&mut model, 2);
