@@ -214,10 +214,12 @@ pub struct FleetFacts {
     pub unreadable: Vec<UnreadableRow>,
     /// The services that registered within [`LATELY`], living or not.
     pub registered_lately: Vec<ServiceRow>,
-    /// The services that ended within [`LATELY`], but for those that were killed by hand.
+    /// The services that ended within [`LATELY`], but for those that a person killed or froze.
     pub ended_lately: Vec<ServiceRow>,
     /// The services that a person killed within [`LATELY`] to try out failover: they come back by themselves.
     pub killed_by_hand: Vec<ServiceRow>,
+    /// The services that were lost within [`LATELY`] because a person froze them to try out failover.
+    pub frozen_by_hand: Vec<ServiceRow>,
     /// Observers whose health is `restarting`.
     pub restarting: SomeRows,
     /// Observers that failed.

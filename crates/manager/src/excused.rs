@@ -1,4 +1,4 @@
-//! Services that a person killed to try out failover.
+//! Services that a person killed or froze to try out failover.
 
 use crate::lock::lock;
 use everwatch_core::failure::quarantine::Killed;
@@ -6,31 +6,45 @@ use everwatch_core::id::ServiceId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-/// Services whose deaths count against no observer, because the program around the manager has killed them. Clones share the
-/// list; it holds the newest 1,000.
+/// What a person did to a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByHand {
+    /// It starts again by itself.
+    Killed,
+    /// It stays lost until it is thawed.
+    Frozen,
+}
+
+/// Services whose deaths count against no observer, because the program around the manager has killed or frozen them. Clones share
+/// the list; it holds the newest 1,000.
 #[derive(Debug, Clone, Default)]
-pub struct Excused(Arc<Mutex<VecDeque<ServiceId>>>);
+pub struct Excused(Arc<Mutex<VecDeque<(ServiceId, ByHand)>>>);
 
 impl Excused {
     const MAX: usize = 1000;
 
-    /// Adds a service before it is killed.
-    pub fn add(&self, service: ServiceId) {
+    /// Adds a service before it dies.
+    pub fn add(&self, service: ServiceId, what: ByHand) {
         let mut all = lock(&self.0);
-        all.push_back(service);
+        all.push_back((service, what));
         if all.len() > Self::MAX {
             all.pop_front();
         }
     }
 
-    /// Whether a person killed this service.
+    /// Whether a person killed or froze this service.
     pub(crate) fn contains(&self, service: ServiceId) -> bool {
-        lock(&self.0).contains(&service)
+        self.cause(service).is_some()
+    }
+
+    /// What a person did to this service.
+    pub(crate) fn cause(&self, service: ServiceId) -> Option<ByHand> {
+        lock(&self.0).iter().find(|(id, _)| *id == service).map(|(_, what)| *what)
     }
 
     /// Removes these services from the killed ones.
     pub(crate) fn forgive(&self, killed: &mut BTreeMap<ServiceId, Killed>) {
-        for service in &*lock(&self.0) {
+        for (service, _) in &*lock(&self.0) {
             killed.remove(service);
         }
     }
@@ -50,12 +64,13 @@ mod tests {
         let death = |_| Killed { name: Name::new("s").unwrap(), at: Timestamp(0), stalled: BTreeSet::new() };
         let mut killed: BTreeMap<_, _> = [1, 2].map(|number| (id(number), death(number))).into();
         let excused = Excused::default();
-        excused.clone().add(id(1));
+        excused.clone().add(id(1), ByHand::Frozen);
         excused.forgive(&mut killed);
         assert!(excused.contains(id(1)) && !excused.contains(id(2)));
+        assert_eq!((excused.cause(id(1)), excused.cause(id(2))), (Some(ByHand::Frozen), None));
         assert_eq!(killed.into_keys().collect::<Vec<_>>(), [id(2)]);
         for number in 10..2000 {
-            excused.add(id(number));
+            excused.add(id(number), ByHand::Killed);
         }
         assert_eq!(lock(&excused.0).len(), Excused::MAX);
     }

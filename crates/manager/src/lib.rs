@@ -25,7 +25,7 @@ pub use backup_restore::{Restored, restored};
 pub use config::{
     AuthSection, ConfigError, ManagerSection, MtlsSection, OidcSection, Rebalance, StoreSection,
 };
-pub use excused::Excused;
+pub use excused::{ByHand, Excused};
 pub use loops::link::ownership::NotOwner;
 pub use metric::described_metrics;
 pub use settings::{AuthSettings, AutoRebalance, OidcSettings, Settings};

@@ -140,6 +140,14 @@ fn two_largest(sizes: &[u32]) -> u64 {
     sizes.iter().rev().take(2).map(|size| u64::from(*size)).sum()
 }
 
+/// How many slots the services of a pool that take observers have too few.
+pub(super) fn missing_slots(pool: &Pool, fleet: &FleetFacts) -> u64 {
+    let of_pool = taking(&fleet.services).into_iter().filter(|it| it.registration.pool == *pool);
+    let cordoned = cordoned(pool, fleet);
+    let offered: u64 = of_pool.chain(cordoned).map(|it| u64::from(offered_slots(it))).sum();
+    fleet.needed.get(pool).copied().unwrap_or(0).saturating_sub(offered)
+}
+
 /// The services that were killed by hand a moment ago and are not back yet.
 pub(super) fn returning(fleet: &FleetFacts, now: Timestamp) -> impl Iterator<Item = &ServiceRow> {
     let is_back =

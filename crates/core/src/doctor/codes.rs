@@ -1,7 +1,7 @@
 //! The codes of findings.
 
 /// Every code, and what a finding with it says.
-pub const CODES: [(&str, &str); 46] = [
+pub const CODES: [(&str, &str); 47] = [
     ("ack-timeout-fired", "RabbitMQ took back messages because its acknowledgement timeout passed."),
     (
         "ack-timeout-short",
@@ -58,6 +58,7 @@ pub const CODES: [(&str, &str); 46] = [
     ("same-name", "Several living services have the same name."),
     ("schema-newer", "A newer manager has migrated the schema of the database."),
     ("schema-older", "The schema of the database is older than the manager."),
+    ("service-frozen", "A person froze a service of `everwatch dev`."),
     ("service-killed", "A service of `everwatch dev` was killed by hand, and starts again."),
     ("service-lost", "Services were lost and have not come back."),
     ("sessions-lost", "Services lose their session with RabbitMQ repeatedly."),

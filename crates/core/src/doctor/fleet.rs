@@ -14,6 +14,8 @@ use std::time::Duration;
 const SKEW_MAX_MS: i64 = 2000;
 /// A heartbeat that waited in the queue makes a clock look slow; up to this much is not reported as skew.
 const HEARTBEAT_WAITS: i64 = 3000;
+/// In safe mode, a service without a sign of life for this time is named: by default, managers consider it suspect then (`lost_after`).
+const SILENT_AFTER: Duration = Duration::from_secs(15);
 /// This long after the last registration, services of several versions no longer indicate a rollout in progress.
 const DEPLOYMENT: Duration = Duration::from_secs(900);
 /// A service that loses this many sessions within [`super::LATELY`] is reported.
@@ -35,15 +37,12 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     findings
         .extend(fleet.unreadable.iter().take(NAMED_MAX).map(|row| unreadable(row, fleet.unreadable.len())));
     if let Some(why) = &fleet.safe_mode {
+        let why = if why.is_empty() { String::new() } else { format!(": {why}") };
         findings.push(Finding {
             code: "safe-mode-on",
             severity: Severity::Warning,
             subject: "safe-mode".to_owned(),
-            what: if why.is_empty() {
-                "safe mode is on".to_owned()
-            } else {
-                format!("safe mode is on: {why}")
-            },
+            what: format!("safe mode is on{why}{}", silent(fleet, facts.now)),
             why: "managers declare no service lost, republish no observer whose message is missing, and quarantine none"
                 .to_owned(),
             cure: "`everwatch safe-mode off`".to_owned(),
@@ -228,6 +227,25 @@ fn versions(fleet: &FleetFacts, now: Timestamp) -> Option<Finding> {
     })
 }
 
+/// Which services are silent. In safe mode, managers do not conclude that they are lost, so nothing else says it.
+fn silent(fleet: &FleetFacts, now: Timestamp) -> String {
+    let living = fleet.services.iter().filter(|it| it.end.is_none());
+    let silent = living.filter(|it| now.since(it.heard_at) >= SILENT_AFTER).map(|it| {
+        let time = show(Duration::from_secs(now.since(it.heard_at).as_secs()));
+        format!("{} for {time}", it.registration.name)
+    });
+    let silent: Vec<String> = silent.collect();
+    let (names, more) =
+        (silent.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>(), silent.len().saturating_sub(NAMED_MAX));
+    match silent.len() {
+        0 => String::new(),
+        _ => {
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            format!("; services are silent, and their observers may not run: {}{more}", names.join(", "))
+        }
+    }
+}
+
 fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     let room = room_by_pool(&fleet.services, &fleet.reported);
     let living = fleet.services.iter().filter(|service| !service.state().is_over());
@@ -246,7 +264,11 @@ fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
             severity: Severity::Warning,
             subject: format!("service {name}"),
             what: format!("its drain is stuck at {} of {}: {}", told.moved, told.of, told.waits?),
-            why: "the drain ends only when the service holds no observer".to_owned(),
+            why: match drain.until {
+                Some(_) => "at its deadline, the service stops the rest, which waits until slots are free",
+                None => "the drain ends only when the service holds no observer",
+            }
+            .to_owned(),
             cure: format!(
                 "{cordoned}start another service of pool {}, raise the capacity of one (`everwatch service capacity NAME SLOTS`), or end the \
                  drain: `everwatch service uncordon {name}`. `everwatch service drain {name} --force` stops the remaining observers, \

@@ -1,12 +1,14 @@
 //! Observers that fail although a service has room for them, and services that were lost and have not come back.
 
-use super::capacity::returning;
+use super::capacity::{missing_slots, returning};
 use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
+use crate::id::{Pool, ServiceId};
 use crate::record::health::is_crash_looping;
 use crate::record::observed::Settlement;
 use crate::record::row::Row;
-use crate::record::service::missing;
+use crate::record::service::{ServiceRow, missing};
 use crate::wording::counted;
+use std::collections::BTreeSet;
 
 /// An observer with this many restarts in a row is in a crash loop.
 const LOOPS_FROM: u32 = 2;
@@ -14,8 +16,9 @@ const LOOPS_FROM: u32 = 2;
 const NAMED_MAX: usize = 5;
 
 pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
-    let found = [looping(&fleet.restarting), failed(&fleet.failed), lost(fleet, facts), killed(fleet, facts)];
-    found.into_iter().flatten().collect()
+    let services = [lost(fleet, facts), frozen(fleet, facts), killed(fleet, facts)];
+    let observers = [looping(&fleet.restarting), failed(&fleet.failed)];
+    observers.into_iter().chain(services).flatten().collect()
 }
 
 fn listed(names: &[String], total: u64) -> String {
@@ -116,11 +119,10 @@ fn failed(failed: &SomeRows) -> Option<Finding> {
 
 /// Services that were lost recently and have not come back under their name.
 fn lost(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
-    let all = fleet.services.iter().chain(&fleet.ended_lately).chain(&fleet.killed_by_hand);
-    let mut missing = missing(all, facts.now);
-    missing.retain(|it| fleet.killed_by_hand.iter().all(|killed| killed.id != it.id));
-    let first = missing.first()?;
-    let names: Vec<String> = missing.iter().map(|it| it.registration.name.to_string()).collect();
+    let returning: Vec<ServiceId> = returning(fleet, facts.now).map(|it| it.id).collect();
+    let mut missing = not_back(fleet, facts);
+    missing.retain(|it| !returning.contains(&it.id) && !is_frozen(fleet, it));
+    let (first, names) = (*missing.first()?, names(&missing));
     let (plural, have) = if names.len() == 1 { ("service was", "has") } else { ("services were", "have") };
     Some(Finding {
         code: "service-lost",
@@ -137,24 +139,73 @@ fn lost(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Services that a person killed to try out failover, and that start again by themselves.
-fn killed(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
-    let mut names: Vec<String> =
-        returning(fleet, facts.now).map(|it| it.registration.name.to_string()).collect();
+/// All services that were lost and have not come back, also those that a person killed or froze.
+fn not_back<'a>(fleet: &'a FleetFacts, facts: &Facts) -> Vec<&'a ServiceRow> {
+    let by_hand = fleet.killed_by_hand.iter().chain(&fleet.frozen_by_hand);
+    missing(fleet.services.iter().chain(&fleet.ended_lately).chain(by_hand), facts.now)
+}
+
+fn is_frozen(fleet: &FleetFacts, service: &ServiceRow) -> bool {
+    fleet.frozen_by_hand.iter().any(|it| it.id == service.id)
+}
+
+/// The names of these services, each once.
+fn names(services: &[&ServiceRow]) -> Vec<String> {
+    let mut names: Vec<String> = services.iter().map(|it| it.registration.name.to_string()).collect();
     names.sort_unstable();
     names.dedup();
-    let listed = listed(&names, names.len() as u64);
-    let (subject, were, start) = match names.len() {
+    names
+}
+
+/// Services as the subject of a sentence.
+fn subject_of(names: &[String]) -> String {
+    let noun = if names.len() == 1 { "service" } else { "services" };
+    format!("{noun} {}", listed(names, names.len() as u64))
+}
+
+/// Services that a person froze to try out failover, and that stay lost until they are thawed.
+fn frozen(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
+    let mut frozen = not_back(fleet, facts);
+    frozen.retain(|it| is_frozen(fleet, it));
+    let names = names(&frozen);
+    let (first, subject) = (names.first()?, subject_of(&names));
+    let (were, have) = if names.len() == 1 { ("was", "has") } else { ("were", "have") };
+    Some(Finding {
+        code: "service-frozen",
+        severity: Severity::Warning,
+        what: format!("{subject} {were} frozen by hand, and {have} no session with the broker any more"),
+        subject,
+        why: "until it is thawed, its pool has fewer slots".to_owned(),
+        cure: format!("`everwatch chaos thaw {first}`: it registers again as a new incarnation"),
+    })
+}
+
+/// Services that a person killed to try out failover, and that start again by themselves. A warning if observers wait meanwhile.
+fn killed(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
+    let killed: Vec<&ServiceRow> = returning(fleet, facts.now).collect();
+    let names = names(&killed);
+    let starts = match names.len() {
         0 => return None,
-        1 => (format!("service {listed}"), "was", "starts"),
-        _ => (format!("services {listed}"), "were", "start"),
+        1 => "was killed by hand and starts again in a few seconds",
+        _ => "were killed by hand and start again in a few seconds",
     };
+    let pools: BTreeSet<&Pool> = killed.iter().map(|it| &it.registration.pool).collect();
+    let short =
+        pools.into_iter().map(|pool| (pool, missing_slots(pool, fleet))).find(|(_, slots)| *slots > 0);
+    let (severity, why) = match short {
+        Some((pool, slots)) => (
+            Severity::Warning,
+            format!("until then, observers wait: pool {pool} has {} too few", counted(slots, "slot")),
+        ),
+        None => (Severity::Info, "until then, the pool has fewer slots".to_owned()),
+    };
+    let subject = subject_of(&names);
     Some(Finding {
         code: "service-killed",
-        severity: Severity::Info,
-        what: format!("{subject} {were} killed by hand and {start} again in a few seconds"),
+        severity,
+        what: format!("{subject} {starts}"),
         subject,
-        why: "until then, the pool has fewer slots".to_owned(),
+        why,
         cure: "none is needed: `everwatch dev` starts a killed service again as a new incarnation".to_owned(),
     })
 }

@@ -13,7 +13,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use everwatch_broker::{Broker, ConnectError, QueueKind, Session};
 use everwatch_core::doctor::Server;
-use everwatch_manager::Excused;
+use everwatch_manager::{ByHand, Excused};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -110,7 +110,7 @@ fn refused(status: StatusCode, detail: &str) -> Refusal {
 async fn kill(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
     let handle = chaos.find(&name)?;
     // A user who tries out failover says nothing about the observers of the service.
-    if !handle.kill_after(|incarnation| chaos.excused.add(incarnation)) {
+    if !handle.kill_after(|incarnation| chaos.excused.add(incarnation, ByHand::Killed)) {
         let detail = format!("{name} does not run now: wait a few seconds until it has started again");
         return Err(refused(StatusCode::CONFLICT, &detail));
     }
@@ -133,7 +133,7 @@ async fn freeze(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<
         {
             // As after a kill: the loss says nothing about the observers. A service that is thawed earlier keeps its runs.
             if let Some(incarnation) = frozen {
-                excused.add(incarnation);
+                excused.add(incarnation, ByHand::Frozen);
             }
             session.close().await;
         }

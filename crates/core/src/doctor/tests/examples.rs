@@ -69,7 +69,7 @@ pub(super) const MANAGER: [(&str, Change); 11] = [
 ];
 
 /// A change for each finding about services and observers.
-pub(super) const FLEET: [(&str, Change); 18] = [
+pub(super) const FLEET: [(&str, Change); 19] = [
     ("code-stalls", |facts| {
         let (id, name) = (ObserverId(Uuid::from_u128(1)), Name::new("btc-price").unwrap());
         let stalled = StalledObserver { id, name, stalled_ms: 61_900 };
@@ -113,6 +113,11 @@ pub(super) const FLEET: [(&str, Change); 18] = [
         fleet(facts).waiting[0].refused_since = Some(now().minus(Duration::from_secs(60)));
     }),
     ("same-name", |facts| fleet(facts).services.push(service(4, "a", 10))),
+    ("service-frozen", |facts| {
+        let mut frozen = service(7, "x", 10);
+        assert!(frozen.on_session_gone(now().minus(Duration::from_secs(20))));
+        fleet(facts).frozen_by_hand = vec![frozen];
+    }),
     ("service-killed", |facts| {
         let mut killed = service(7, "x", 10);
         assert!(killed.on_session_gone(now().minus(Duration::from_secs(2))));

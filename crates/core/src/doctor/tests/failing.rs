@@ -68,3 +68,47 @@ fn services_that_do_not_come_back_are_reported() {
     );
     assert!(findings[0].cure.contains("host-of-w"), "{findings:?}");
 }
+
+#[test]
+fn services_that_a_person_killed_or_froze_are_named_until_they_are_back() {
+    let lost = |name: &str, secs_ago: u64| {
+        let mut row = service(7, name, 10);
+        assert!(row.on_session_gone(now().minus(Duration::from_secs(secs_ago))));
+        vec![row]
+    };
+    let killed = |name, secs_ago, needed| {
+        move |facts: &mut Facts| {
+            fleet(facts).killed_by_hand = lost(name, secs_ago);
+            fleet(facts).needed = [(Pool::default(), needed)].into();
+        }
+    };
+    assert_eq!(found(killed("x", 10, 5)), ["Info service-killed service x"]);
+    assert_eq!(found(killed("a", 10, 5)), NONE, "it is back");
+    let told = diagnosed(killed("x", 10, 33));
+    assert_eq!((told.len(), told[0].code, told[0].severity), (1, "service-killed", Severity::Warning));
+    assert_eq!(told[0].why, "until then, observers wait: pool default has 3 slots too few");
+    let told = diagnosed(killed("x", 20, 33));
+    let codes: Vec<&str> = told.iter().map(|it| it.code).collect();
+    assert_eq!(codes, ["pool-full", "service-lost"], "it does not come back");
+    let frozen = |name, secs_ago| move |facts: &mut Facts| fleet(facts).frozen_by_hand = lost(name, secs_ago);
+    assert_eq!(found(frozen("x", 300)), ["Warning service-frozen service x"]);
+    assert!(diagnosed(frozen("x", 300))[0].cure.starts_with("`everwatch chaos thaw x`"));
+    assert_eq!(found(frozen("a", 10)), NONE, "it was thawed");
+}
+
+#[test]
+fn safe_mode_names_silent_services() {
+    let silent = |secs_ago: u64, safe_mode: bool| {
+        move |facts: &mut Facts| {
+            let silent = &mut fleet(facts).services[0];
+            silent.heard_at = now().minus(Duration::from_secs(secs_ago));
+            silent.heartbeat.as_mut().unwrap().sent_at = Some(silent.heard_at);
+            fleet(facts).safe_mode = safe_mode.then(String::new);
+        }
+    };
+    let told = diagnosed(silent(41, true));
+    let name = "safe mode is on; services are silent, and their observers may not run: a for 41s";
+    assert_eq!((told.len(), told[0].what.as_str()), (1, name));
+    assert_eq!(diagnosed(silent(14, true))[0].what, "safe mode is on");
+    assert_eq!(found(silent(41, false)), NONE, "managers ask the broker about it");
+}

@@ -4,6 +4,7 @@
 use crate::context::Manager;
 use crate::context::link::Link;
 use crate::context::records::Records;
+use crate::excused::ByHand;
 use crate::fleet::orders;
 use crate::fleet::safe_mode;
 use crate::outgoing::state_queues;
@@ -64,8 +65,15 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let (records, excused) = (&manager.records, &manager.settings.excused);
     let services = records.services(Duration::ZERO).await?;
     let mut registered_lately = records.store.services(records.clock.now().minus(LATELY)).await?.rows;
-    let ended = registered_lately.iter().filter(|service| service.end.is_some()).cloned();
-    let (killed_by_hand, ended_lately) = ended.partition(|service| excused.contains(service.id));
+    let (mut ended_lately, mut killed_by_hand, mut frozen_by_hand) = (Vec::new(), Vec::new(), Vec::new());
+    for service in registered_lately.iter().filter(|service| service.end.is_some()) {
+        let group = match excused.cause(service.id) {
+            None => &mut ended_lately,
+            Some(ByHand::Killed) => &mut killed_by_hand,
+            Some(ByHand::Frozen) => &mut frozen_by_hand,
+        };
+        group.push(service.clone());
+    }
     registered_lately.retain(|service| records.clock.now().since(service.registered_at) < LATELY);
     let safe_mode = safe_mode::read(records).await?;
     let book = orders::book(records).await?;
@@ -85,6 +93,7 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
         registered_lately,
         ended_lately,
         killed_by_hand,
+        frozen_by_hand,
         unreadable: records.store.unreadable().await?.into_iter().map(unreadable).collect(),
         ..FleetFacts::default()
     };
