@@ -47,6 +47,20 @@ pub struct Drain {
     pub force: bool,
 }
 
+/// A request to drain. What it leaves out stays as in the drain in progress, if there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrainRequest {
+    pub asked_at: Timestamp,
+    /// The number of observers held at that time.
+    pub of: u32,
+    /// Observers per second; [`DRAIN_PACE`] by default.
+    pub per_second: Option<u32>,
+    /// As [`Drain::until`].
+    pub until: Option<Timestamp>,
+    /// As [`Drain::force`]; false by default.
+    pub force: Option<bool>,
+}
+
 impl Orders {
     /// The service takes no more observers.
     pub fn cordon(&mut self, now: Timestamp) -> bool {
@@ -56,11 +70,18 @@ impl Orders {
     pub fn uncordon(&mut self, now: Timestamp) -> bool {
         self.cordoned && self.change(now, |it| (it.cordoned, it.drain) = (false, None))
     }
-    /// The service hands over its observers. A repeated request replaces the pace and the deadline.
-    pub fn drain(&mut self, drain: Drain) -> bool {
-        let now = drain.asked_at;
-        let of = self.drain.as_ref().map_or(drain.of, |before| before.of.max(drain.of));
-        self.change(now, |it| (it.cordoned, it.drain) = (true, Some(Drain { of, ..drain })))
+    /// The service hands over its observers. A repeated request changes what it names: a user who repeats it to see the progress
+    /// keeps the deadline.
+    pub fn drain(&mut self, asked: DrainRequest) -> bool {
+        let before = self.drain.as_ref();
+        let drain = Drain {
+            asked_at: asked.asked_at,
+            of: before.map_or(asked.of, |before| before.of.max(asked.of)),
+            per_second: asked.per_second.or(before.map(|it| it.per_second)).unwrap_or(DRAIN_PACE),
+            until: asked.until.or(before.and_then(|it| it.until)),
+            force: asked.force.or(before.map(|it| it.force)).unwrap_or(false),
+        };
+        self.change(asked.asked_at, |it| (it.cordoned, it.drain) = (true, Some(drain)))
     }
     /// Sets the number of slots; `None` restores the service's own settings.
     pub fn resize(&mut self, capacity: Option<u32>, now: Timestamp) -> bool {
@@ -284,9 +305,13 @@ pub fn progress(drain: &Drain, service: &ServiceRow, room: Room, now: Timestamp)
     let held = service.held();
     let stuck = held > 0 && goes_now(drain, held, room, now) == 0;
     let pool = &service.registration.pool;
+    let deadline = drain.until.map_or_else(String::new, |until| {
+        let secs = Duration::from_secs(until.since(now).as_secs());
+        format!("; in {}, it hands the rest over all the same", show(secs))
+    });
     let waits = stuck.then(|| match room.free {
-        0 => format!("no other service of pool {pool} has a free slot"),
-        _ => format!("the free slots of pool {pool} go to observers that wait in its queue"),
+        0 => format!("no other service of pool {pool} has a free slot{deadline}"),
+        _ => format!("the free slots of pool {pool} go to observers that wait in its queue{deadline}"),
     });
     // Until the service reports that it drains, the number held in its heartbeats predates the drain.
     let begun = service.heartbeat.as_ref().is_some_and(|heartbeat| heartbeat.state == Intent::Draining);

@@ -42,15 +42,16 @@ fn service(number: u32, held: u32, state: Intent) -> ServiceRow {
     row
 }
 
-fn drain(per_second: u32, until: Option<i64>, force: bool) -> Drain {
-    Drain { asked_at: at(1), of: 8, per_second, until: until.map(at), force }
+fn drain(per_second: u32, until: Option<i64>, force: bool) -> DrainRequest {
+    let (per_second, force) = (Some(per_second), Some(force));
+    DrainRequest { asked_at: at(1), of: 8, per_second, until: until.map(at), force }
 }
 
 fn book(orders: Orders) -> OrderBook {
     [("s1".to_owned(), orders)].into()
 }
 
-fn draining(drain: Drain) -> OrderBook {
+fn draining(drain: DrainRequest) -> OrderBook {
     let mut orders = Orders::default();
     assert!(orders.drain(drain));
     book(orders)
@@ -187,7 +188,7 @@ fn room(free: u32) -> Room {
 
 #[test]
 fn drain_progress_names_the_obstacle() {
-    let it = drain(5, None, false);
+    let it = draining(drain(5, None, false)).remove("s1").unwrap().drain.unwrap();
     let halfway = progress(&it, &service(1, 3, Intent::Draining), room(4), at(2));
     assert_eq!(halfway, DrainProgress { of: 8, moved: 5, waits: None });
     let unheard = progress(&it, &service(1, 0, Intent::Active), room(4), at(2));
@@ -222,7 +223,7 @@ fn an_unconfirmed_order_is_shown_as_unconfirmed() {
     // A version that does not know the order keeps sending heartbeats as active.
     let late = told(&orders, Intent::Active, 220).unwrap();
     assert_eq!(late, "cordon asked, not confirmed for 2m: its version, 0.0.1, may not know the order");
-    orders.drain(Drain { asked_at: at(300), ..drain(5, None, false) });
+    orders.drain(DrainRequest { asked_at: at(300), ..drain(5, None, false) });
     assert_eq!(told(&orders, Intent::Cordoned, 301).unwrap(), "drain asked, not confirmed yet");
     assert_eq!(told(&orders, Intent::Draining, 301), None);
     orders.uncordon(at(400));
@@ -238,4 +239,34 @@ fn an_unconfirmed_order_is_shown_as_unconfirmed() {
         unconfirmed(&orders, &ServiceRow { heartbeat: None, ..service(1, 0, Intent::Active) }, at(700)),
         None
     );
+}
+
+#[test]
+fn a_repeated_request_to_drain_keeps_what_it_leaves_out() {
+    let bare = |secs| DrainRequest { asked_at: at(secs), of: 3, per_second: None, until: None, force: None };
+    let mut orders = Orders::default();
+    orders.drain(bare(1));
+    let first = Drain { asked_at: at(1), of: 3, per_second: DRAIN_PACE, until: None, force: false };
+    assert_eq!(orders.drain, Some(first));
+    orders.drain(DrainRequest { per_second: Some(5), until: Some(at(60)), force: Some(true), ..bare(2) });
+    orders.drain(bare(3));
+    let kept = Drain { asked_at: at(3), per_second: 5, until: Some(at(60)), force: true, ..first };
+    assert_eq!(orders.drain, Some(kept));
+    orders.drain(DrainRequest { until: Some(at(90)), force: Some(false), ..bare(4) });
+    assert_eq!(orders.drain, Some(Drain { asked_at: at(4), until: Some(at(90)), force: false, ..kept }));
+    orders.uncordon(at(5));
+    orders.drain(bare(6));
+    assert_eq!(orders.drain, Some(Drain { asked_at: at(6), ..first }), "the former drain had ended");
+}
+
+#[test]
+fn a_drain_that_waits_names_its_deadline() {
+    let told = |until| {
+        let orders = draining(drain(5, until, false)).remove("s1").unwrap();
+        progress(&orders.drain.unwrap(), &service(1, 3, Intent::Draining), Room::default(), at(20)).waits
+    };
+    let full = "no other service of pool default has a free slot";
+    assert_eq!(told(None).unwrap(), full);
+    assert_eq!(told(Some(92)).unwrap(), format!("{full}; in 1m 12s, it hands the rest over all the same"));
+    assert_eq!(told(Some(20)), None, "it does so now");
 }

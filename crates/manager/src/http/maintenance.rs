@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{ProblemBody, Service};
 use everwatch_core::capacity::blocks::CAPACITY_MAX;
-use everwatch_core::capacity::maintenance::{DRAIN_PACE, Drain, Orders};
+use everwatch_core::capacity::maintenance::{DrainRequest, Orders};
 use everwatch_core::clock::friendly;
 use everwatch_core::id::ServiceId;
 use everwatch_core::observer::definition::FieldError;
@@ -29,28 +29,22 @@ use utoipa::ToSchema;
 
 type Shared = State<Arc<Manager>>;
 
-/// The options of a drain.
-#[derive(Debug, Deserialize, ToSchema)]
+/// The options of a drain. Those that are absent stay as in a drain in progress.
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct DrainBody {
-    /// The most observers to hand over per second.
+    /// The most observers to hand over per second; 100 by default.
     #[schema(minimum = 1, maximum = 200_000, example = 100)]
-    per_second: u32,
-    /// After this time, the rest is handed over even if no service has room.
+    per_second: Option<u32>,
+    /// After this time, the rest is handed over even if no service has room; never by default.
     #[schema(value_type = Option<String>, example = "60s")]
     within: Option<Within>,
-    /// Hand over even if no service has room.
-    force: bool,
+    /// Hand over even if no service has room; false by default.
+    force: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Within(#[serde(with = "friendly")] Duration);
-
-impl Default for DrainBody {
-    fn default() -> Self {
-        Self { per_second: DRAIN_PACE, within: None, force: false }
-    }
-}
 
 /// The properties of a service that can be changed.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -112,13 +106,13 @@ pub(crate) async fn drain(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let body: DrainBody = body.map(parsed).transpose()?.unwrap_or_default();
-    within("/per_second", body.per_second)?;
+    body.per_second.map_or(Ok(()), |number| within("/per_second", number))?;
     let asked_at = manager.records.clock.now();
     let row = find(&manager.records, &key).await?;
     // Not as the newest heartbeat says: what was taken since then is to go too.
     let filter = Filter { service: Some(row.id), ..Filter::default() };
     let of = manager.records.store.list(&filter, None, 1).await?.total;
-    let drain = Drain {
+    let drain = DrainRequest {
         asked_at,
         of: u32::try_from(of).unwrap_or(u32::MAX),
         per_second: body.per_second,
