@@ -136,6 +136,17 @@ async fn a_full_pool_is_told_before_the_observer_is_created() {
     page.until_text("#pool-notice", "The observer waits until one is free.").await;
     page.press("YAML").await;
     page.until_text("#pool-notice", "The observer waits until one is free.").await;
+    // A draft that was kept is checked again.
+    page.fill("#definition", "kind: ticer\\nname: two\\non_full: queue").await;
+    page.until_text(".review", "did you mean ticker?").await;
+    page.run("location.reload()").await;
+    page.until_text(".review", "did you mean ticker?").await;
+    page.until_text("main", "The text is your draft from before.").await;
+    // A text that cannot be read stays as it is.
+    page.fill("#definition", "kind: [ticker").await;
+    page.press("JSON").await;
+    page.until_text("body", "Correct the text before you switch to JSON: line 1").await;
+    page.fill("#definition", "kind: ticker\\nname: two\\non_full: queue").await;
     page.press("Create").await;
     let made = api.until_observer("two", |it| it.service.is_none()).await;
     assert_eq!(made.health, Some(Health::Waiting));

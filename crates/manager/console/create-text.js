@@ -1,7 +1,8 @@
 // A new observer from a definition: typed as YAML or JSON, taken over from the form, or cloned from another observer.
 import { Refused, call } from "./api.js";
 import { toast } from "./ask.js";
-import { draftOf, editor } from "./editor.js";
+import { h } from "./dom.js";
+import { checkAgain, draftOf, editor } from "./editor.js";
 import { observerPath } from "./show.js";
 import { newestVersion } from "./versions.js";
 
@@ -34,7 +35,7 @@ function keepText({ from, mode, text, definition }) {
 function heldText(from) {
   try {
     const held = JSON.parse(sessionStorage.getItem(KEY));
-    return held?.from === from ? draftOf(null, held.definition, held) : null;
+    return held?.from === from ? draftOf(null, held.definition, { ...held, isKept: true, isUnchecked: true }) : null;
   } catch { return null; }
 }
 
@@ -70,5 +71,12 @@ async function send(forget, context) {
 /** `forget` clears the form, whose values the text may have taken over. */
 export function drawText(known, forget, context) {
   keepText(draft);
-  return editor(draft, known, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { const { from } = draft; dropText(); forget(); leaveTo(from); } }, context);
+  if (draft.isUnchecked) {
+    draft.isUnchecked = false;
+    // Not while the page is drawn.
+    queueMicrotask(() => checkAgain(draft, known.kinds, context));
+  }
+  const discard = async () => { const { from, mode } = draft; draft = draftOf(null, await startOf(from), { from, mode }); context.redraw(); };
+  const kept = draft.isKept && draft.text !== null ? h("p", { class: "notice", "data-tone": "wait", key: "kept" }, "The text is your draft from before. ", h("button", { type: "button", class: "button small", onclick: discard }, "Discard the draft")) : null;
+  return editor(draft, known, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { const { from } = draft; dropText(); forget(); leaveTo(from); }, notice: kept }, context);
 }

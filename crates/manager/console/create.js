@@ -117,8 +117,9 @@ function toText(mode, kind, params, context) {
   draft.wrong = {};
   const definition = body(draft, members, isWhole, draft.wrong);
   if (Object.keys(draft.wrong).length) {
-    toast(`Correct the form before you switch to ${MODES[mode]}: a mistake in it would be lost.`);
-    return invalid(context);
+    invalid(context);
+    const field = document.querySelector("[aria-invalid=true]"), label = field && document.querySelector(`label[for="${field.id}"]`)?.textContent;
+    return toast(`Correct ${label ? `“${label}”` : "the form"} before you switch to ${MODES[mode]}: a mistake would be lost.`);
   }
   startText(definition, mode, params);
   context.set({ as: mode });
@@ -136,15 +137,16 @@ async function toForm(kinds, context) {
 
 /** The switch beside the title of the page. */
 function asSwitch(now, kinds, params, context) {
+  // A text that cannot be read has no other form.
+  const isStuck = now !== "form" && textDraft().unreadable !== null;
   const choose = (mode) => {
     if (mode === now) return undefined;
+    if (isStuck) return toast(`Correct the text before you switch to ${MODES[mode]}: ${textDraft().unreadable}`);
     if (mode === "form") return toForm(kinds, context);
     return now === "form" ? toText(mode, kinds.find((it) => it.name === draft.kind), params, context) : context.set({ as: mode });
   };
-  // A text that cannot be read has no other form.
-  const isStuck = now !== "form" && textDraft().unreadable !== null;
   return h("span", { class: "seg end", role: "group", "aria-label": "Create from" }, Object.entries(MODES).map(([mode, text]) =>
-    h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(mode === now), disabled: isStuck && mode !== now, title: isStuck && mode !== now ? "Correct the text first" : undefined, onclick: () => choose(mode) }, text)));
+    h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(mode === now), onclick: () => choose(mode) }, text)));
 }
 
 /** The definition, what the console itself refuses of it, by the field, and the members that the manager can judge. */

@@ -1,4 +1,5 @@
 // Edits a definition as a form, as YAML or as JSON; the three share one draft, which the manager checks while the user types.
+import { toast } from "./ask.js";
 import { complaints } from "./create-check.js";
 import { body, formOf, membersOf, mergedInto } from "./create-form.js";
 import { MEMBERS, fieldAt, fieldsOf } from "./definition-fields.js";
@@ -68,6 +69,13 @@ function ownWrong(definition, kinds) {
 
 const trial = dryRuns(CHECK_MS);
 
+/** Checks a draft that was kept, whose complaints were not. */
+export function checkAgain(draft, kinds, context) {
+  draft.kinds = kinds;
+  if (draft.text === null) return check(draft, context);
+  return typed(draft, draft.text, context);
+}
+
 /** Asks the manager about what the console does not refuse. If the manager does not answer, the complaints of the console stay. */
 function check(draft, context) {
   const at = draft.definition, own = ownWrong(at, draft.kinds), bad = new Set(own.map((it) => it.pointer.split("/")[1]));
@@ -113,7 +121,7 @@ function typed(draft, text, context) {
 }
 
 function choose(draft, mode, context) {
-  if (draft.unreadable) return;
+  if (draft.unreadable) return draft.mode === mode ? undefined : toast(`Correct ${draft.mode === "form" ? "the fields" : "the text"} before you switch to ${MODES[mode]}${draft.mode === "form" ? "." : `: ${draft.unreadable}`}`);
   Object.assign(draft, { mode, values: null, text: null });
   if (mode !== "form") draft.text = written(draft);
   context.redraw();
@@ -200,7 +208,7 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
   const blocked = draft.saving || draft.unreadable !== null || draft.wrong.length > 0 || (draft.before !== null && count === 0);
   return h("div", { class: "panels lead", key: "editor" },
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, title),
-      draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), disabled: draft.unreadable !== null && draft.mode !== mode, onclick: () => choose(draft, mode, context) }, text)))),
+      draft.before === null ? null : h("span", { class: "seg end", role: "group", "aria-label": "Edit as" }, Object.entries(MODES).map(([mode, text]) => h("button", { type: "button", class: "quiet", key: mode, "aria-pressed": String(draft.mode === mode), onclick: () => choose(draft, mode, context) }, text)))),
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before && draft.unreadable === null ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
       notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null),

@@ -71,8 +71,9 @@ export function tellCounts(all) {
   drawNav(opened);
 }
 
-/** How many findings of the doctor need an action, as of the last count. */
-export const findingsNow = () => told.counts.doctor ?? counts.doctor ?? 0;
+/** The findings of the doctor that need an action, as of the last count. */
+let findings = [];
+export const findingsNow = () => findings;
 
 async function fast() {
   const [stats, parked, safe, pools] = await Promise.all([
@@ -90,6 +91,7 @@ async function slow() {
     readable("events:read", () => get("/v1/timeline", { since: "24h", columns: 1 }), null)]);
   if (kinds) keep(COUNTS.kinds(kinds.total));
   if (timeline) keep(COUNTS.incidents(timeline.incidents));
+  findings = (doctor?.items ?? []).filter((it) => it.severity !== "info");
   keep(COUNTS.findings(doctor?.items ?? []));
 }
 
@@ -121,6 +123,7 @@ export function forgetCounts() {
   counts = {};
   bad = {};
   told = { counts: {}, bad: {} };
+  findings = [];
   newestIncident = "";
   fastAt = slowAt = -Infinity;
 }

@@ -1,5 +1,6 @@
 // The overview: whether all observers run, the failure tolerance, the timeline, incidents and problems.
 import { get } from "./api.js";
+import { clock } from "./clock.js";
 import { h } from "./dom.js";
 import { history, spark, sparkCard } from "./history.js";
 import { capacities, incidentList } from "./incidents.js";
@@ -13,6 +14,8 @@ import { may, readable } from "./session.js";
 import { bar, countOf, counted, empty, number, observersIn as total, table, word } from "./show.js";
 
 const SHOWN = 5;
+/** In safe mode, managers do not conclude that a service is suspect; otherwise they do after this time, by default. */
+const SILENT_MS = 15000;
 /** The head names so many pools of a group. */
 const NAMED = 3;
 /** A tile for each health; the others appear when an observer has them. */
@@ -27,17 +30,18 @@ async function load({ params }) {
     get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), read, readable("services:read", () => get("/v1/services", { missing: true, limit: 1000 }), { items: [] }), problems(),
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
     readable("events:read", () => readTimeline(params, () => read.then((it) => it.items), { columns: columns() }), null), history()]);
-  return { stats, pools: pools.items, services: services.items, missing: missing.items, room: roomOf(stats, pools.items, services), found, safeMode, parked: parked.total, picture, past };
+  const silent = services.items.filter((it) => it.state === "suspect" || safeMode.on && !it.is_deleted && Date.now() - Date.parse(it.last_heartbeat_at) >= SILENT_MS);
+  return { silent, stats, pools: pools.items, services: services.items, missing: missing.items, room: roomOf(stats, pools.items, services), found, safeMode, parked: parked.total, picture, past };
 }
 
 /** The observers that wait for anything but a place of a limit, which keeps them waiting by design. */
 const waitingOf = (stats) => Math.max(countOf(stats, "waiting") - stats.behind_limits, 0);
 
-function headline({ stats }) {
-  const { running, restarting, moving } = stats.health, wanted = running + restarting + waitingOf(stats) + moving;
+function headline({ stats, silent }) {
+  const { running, restarting, moving } = stats.health, wanted = running + restarting + countOf(stats, "waiting") + moving;
   const failed = stats.observers.Failed ?? 0;
   if (total(stats) === 0) return "No observers yet";
-  if (failed === 0 && running === wanted) return wanted === 0 ? "No observer is meant to run now" : wanted === 1 ? "1 observer runs" : `All ${number(running)} observers run`;
+  if (failed === 0 && running === wanted) return wanted === 0 ? "No observer is meant to run now" : wanted === 1 ? "1 observer runs" : silent.length ? `${number(running)} observers run, as far as managers know` : `All ${number(running)} observers run`;
   return `${number(running)} of ${number(wanted + failed)} observers run`;
 }
 
@@ -92,12 +96,11 @@ function standing({ stats, pools, room: { capacity, free, active, able } }) {
   return [...now.sentences, ...parts, room, now.count === 0 ? nextFailure(pools) : null].filter(Boolean);
 }
 
-function warnings({ stats, safeMode, parked, services }) {
-  const silent = services.filter((it) => it.state === "suspect");
+function warnings({ stats, safeMode, parked, silent }) {
   return [
     stats.broker ? null : h("p", { class: "notice", "data-tone": "bad", key: "broker" }, h("strong", {}, "The broker is not connected. "), "Observers keep running; none can start, and no reports arrive."),
     safeMode.on ? h("p", { class: "notice", "data-tone": "wait", key: "safe" }, h("a", { href: "#/safe-mode" }, "Safe mode."), ` Managers conclude nothing from silence${safeMode.reason ? `: ${safeMode.reason}` : ""}.`) : null,
-    silent.length ? h("p", { class: "notice", "data-tone": "wait", key: "silent" }, h("strong", {}, `${counted(silent.length, "service")} silent: `), silent.map((it) => it.name).slice(0, 5).join(", ")) : null,
+    silent.length ? h("p", { class: "notice", "data-tone": "wait", key: "silent" }, h("strong", {}, `${counted(silent.length, "service")} silent: `), silent.slice(0, 5).map((it) => `${it.name}, last heartbeat ${clock(Date.parse(it.last_heartbeat_at))}`).join("; "), `. ${silent.length === 1 ? "Its" : "Their"} observers may not run.`) : null,
     parked ? h("p", { class: "notice", "data-tone": "wait", key: "parked" }, h("a", { href: "#/parked" }, `${counted(parked, "message")} parked`), " because managers could not read or apply them.") : null,
   ].filter(Boolean);
 }
@@ -144,7 +147,7 @@ function draw(data, { params }, context) {
         may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null)
       : tiles(data),
     picture && (total(stats) > 0 || picture.lanes.some((it) => it.segments.length)) ? lanesPanel(picture, capacities(services), { spans: spans(params, context), context, groups: groupsOf(picture, services, params, context) }) : null,
-    h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found, data.pools, services, data.missing)),
+    h("div", { class: "panels lead", key: "panels" }, picture ? incidentsPanel(data) : null, problemsPanel(found, data)),
     poolsPanel(data),
   ];
 }

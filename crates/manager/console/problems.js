@@ -70,12 +70,20 @@ const observerRow = (it) => h("li", { key: it.id },
   h("div", {}, h("span", { class: "title" }, observerLink(it)), h("p", { class: "said" }, h("span", { class: "machine" }, cause(it)), next(it) ? [" · ", timed(next(it))] : null)),
   h("span", { class: "side-of" }, pill(it), time(it.status === "Failed" ? it.modified_at : it.started_at ?? it.created_at)));
 
-export function problemsPanel({ items, total }, pools, services, missing) {
-  const rows = [...withoutService(pools).map(bareRow), ...full(pools).map(fullRow), ...missing.map(lostRow), ...stuck(services).map(stuckRow)], all = rows.length + total;
+/** Findings of the doctor about what other rows show. */
+const SHOWN_BESIDES = new Set(["pool-full", "no-service", "no-active-service", "service-lost", "service-frozen", "service-killed", "drain-waits", "crash-loop", "failed"]);
+const findingRow = (it) => h("li", { key: `finding-${it.code}-${it.subject}` },
+  h("span", { class: "mark", "data-status": it.severity === "critical" ? "Failed" : "restarting" }),
+  h("div", {}, h("span", { class: "title" }, h("a", { href: "#/doctor" }, it.subject)), h("p", { class: "said" }, timed(it.what))),
+  h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": it.severity === "critical" ? "Failed" : "restarting" }, it.severity === "critical" ? "Critical" : "Warning")));
+
+export function problemsPanel({ items, total }, { pools, services, missing }) {
+  const findings = findingsNow(), found = findings.filter((it) => !SHOWN_BESIDES.has(it.code));
+  const rows = [...withoutService(pools).map(bareRow), ...full(pools).map(fullRow), ...missing.map(lostRow), ...stuck(services).map(stuckRow), ...found.map(findingRow)], all = rows.length + total;
   // Observers keep a part of the list.
   const others = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - others.length), count = others.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),
-    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no pool lacks slots or services, every service that was lost in the last 10 minutes is back, and no drain waits.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
-    findingsNow() ? h("p", { class: "fine" }, h("a", { href: "#/doctor" }, `The doctor has ${counted(findingsNow(), "finding")}`), " with cures.") : null,
+    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no pool lacks slots or services, every service that was lost in the last 10 minutes is back, no drain waits, and the doctor warns of nothing.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
+    findings.length ? h("p", { class: "fine" }, h("a", { href: "#/doctor" }, "The doctor"), ` has ${findings.length === 1 ? "a cure" : "cures"} for ${counted(findings.length, "problem")}.`) : null,
     all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, rows.length > others.length ? [h("a", { href: "#/pools" }, "Pools"), ", ", h("a", { href: "#/services" }, "services"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
 }
