@@ -2,6 +2,7 @@
 
 use super::{Batch, Rollout, Service};
 use everwatch_core::clock::Timestamp;
+use everwatch_core::rollout::MemberState;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -99,14 +100,14 @@ impl Operation {
     /// A rollout that is not over.
     #[must_use]
     pub fn rollout(it: &Rollout) -> Self {
-        let over = it.counts.iter().filter(|(state, _)| state.is_over());
+        let done = it.counts.iter().filter(|(state, _)| state.is_over() && **state != MemberState::Failed);
         Self {
             kind: OperationType::Rollout,
             name: it.name.clone(),
             namespace: None,
             path: format!("/v1/rollouts/{}", it.id),
             state: it.state.to_string(),
-            done: Some(over.map(|(_, count)| u64::from(*count)).sum()),
+            done: Some(done.map(|(_, count)| u64::from(*count)).sum()),
             of: Some(it.members.into()),
             since: Some(it.created_at),
             by: it.by.clone(),

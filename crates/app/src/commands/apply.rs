@@ -244,7 +244,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
             let key = Key { namespace, name };
             match files_of.insert(key.clone(), file.clone()) {
                 Some(other) if other == file => {
-                    return Err(wrong(&format!("observer {key} is defined twice in this file")).into());
+                    return Err(wrong(&format!("observer {key} is defined twice")).into());
                 }
                 Some(other) => return Err(wrong(&format!("{} also defines {key}", other.display())).into()),
                 None => manifests.push((key, file.clone(), manifest)),
@@ -414,6 +414,6 @@ mod tests {
         assert_eq!(at_once(&all), AT_ONCE);
         std::fs::write(file.path(), format!("{text}---\n{{name: b, kind: ticker}}\n")).unwrap();
         let told = read(&[file.path().to_owned()]).unwrap_err().to_string();
-        assert!(told.ends_with("observer b is defined twice in this file"), "{told}");
+        assert!(told.ends_with("observer b is defined twice"), "{told}");
     }
 }

@@ -78,9 +78,7 @@ impl Killed {
         let Some((it, until)) = incident.and_then(|it| Some((it, it.until?))).filter(|_| moved >= self.held)
         else {
             let (seconds, held) = (MOVES_WITHIN.as_secs(), counted(self.held, "observer"));
-            return format!(
-                "{seconds} s later, {moved} of its {held} run on other services (see `everwatch status`)"
-            );
+            return format!("{seconds} s later, {moved} of its {held} run again (see `everwatch status`)");
         };
         let to = destinations(it);
         let took = until.since(self.at).as_millis();
@@ -115,7 +113,7 @@ mod tests {
             killed(1).told(Some(&incident(1, Some(1005)))),
             "its 1 observer runs on b (1); it started 5 ms after the kill"
         );
-        let later = "10 s later, 2 of its 3 observers run on other services (see `everwatch status`)";
+        let later = "10 s later, 2 of its 3 observers run again (see `everwatch status`)";
         assert_eq!(killed(3).told(Some(&incident(2, Some(1400)))), later);
         assert_eq!(killed(3).told(None), later.replace("2 of", "0 of"));
     }

@@ -139,7 +139,10 @@ async fn warn_of_lost(client: &Client, pool: Option<&str>) {
 }
 
 async fn drain(client: &Client, asked: &Drain) -> anyhow::Result<()> {
-    let mut body = Map::from_iter([("force".to_owned(), json!(asked.force))]);
+    let mut body = Map::new();
+    if asked.force {
+        body.insert("force".to_owned(), json!(true));
+    }
     if let Some(per_second) = asked.per_second {
         body.insert("per_second".to_owned(), json!(per_second));
     }
@@ -179,9 +182,12 @@ fn lacking(services: &[api::Service]) -> Vec<String> {
     let short = pools.into_iter().filter(|(_, (to_move, free))| to_move > free);
     let told = |(pool, (to_move, free)): (&str, (u64, u64))| {
         let observers = counted(to_move, "observer");
-        let free = counted(free, "free slot");
+        let (room, those) = match free {
+            0 => ("no free slot".to_owned(), "they"),
+            free => (counted(free, "free slot"), "the others"),
+        };
         format!(
-            "pool {pool} has {free} for the {observers} to be handed over; the others wait for more: `everwatch doctor` says how"
+            "pool {pool} has {room} for the {observers} to be handed over; {those} wait: `everwatch doctor` says what helps"
         )
     };
     short.map(told).collect()
@@ -276,9 +282,15 @@ mod tests {
             service("a", "gpu", ("draining", 4, Some([4, 0]))),
             service("b", "gpu", ("active", 6, None)),
         ];
-        let told = "pool default has 3 free slots for the 12 observers to be handed over; the others wait for more: \
-                    `everwatch doctor` says how";
-        assert_eq!(lacking(&all), [told]);
+        let told = |room, those| {
+            format!(
+                "pool default has {room} for the 12 observers to be handed over; {those} wait: `everwatch doctor` says what helps"
+            )
+        };
+        assert_eq!(lacking(&all), [told("3 free slots", "the others")]);
+        let active = all.remove(2);
+        assert_eq!(lacking(&all), [told("no free slot", "they")]);
+        all.insert(2, active);
         all.remove(0);
         all.push(service("e", "default", ("active", 8, None)));
         assert_eq!(lacking(&all), [""; 0]);

@@ -468,6 +468,10 @@ fn count(counts: &BTreeMap<String, u64>, word: &str) -> String {
 
 /// The code that blocks its threads, and what operators have set for this service: drain, cordon, capacity.
 pub(super) fn note(it: &Service) -> String {
+    // The orders for its name are for the next process.
+    if it.is_deleted {
+        return String::new();
+    }
     let mut told = Vec::new();
     if let Some(longest) = it.stalled.first() {
         let more = it.stalled.len() - 1;

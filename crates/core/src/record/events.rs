@@ -290,10 +290,10 @@ impl Teller<'_> {
         if self.after.is_waiting() && !before.is_some_and(Row::is_waiting) {
             let is_known = before.is_some_and(Row::is_behind_limit);
             if !is_known {
-                self.plainly(
-                    EventKind::Waiting,
-                    format!("for a slot in pool {}", self.after.definition.pool),
-                );
+                let slot = format!("for a slot in pool {}", self.after.definition.pool);
+                let limits =
+                    self.after.definition.limits.iter().map(|key| format!(" and a place of limit {key}"));
+                self.plainly(EventKind::Waiting, slot + &limits.collect::<String>());
             }
         }
         if let Some(key) = self.after.behind.as_ref().filter(|_| self.after.is_behind_limit())
