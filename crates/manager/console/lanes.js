@@ -234,8 +234,11 @@ function rowsOf(picture, at, groups) {
   return many ? [...shown, more([...(folded ?? []), ...others], many)] : shown;
 }
 
+/** Whether the service was lost soon after it became suspect: the mark of the loss, at its last sign of life, says more. */
+const precedesLoss = (it, marks) => it.type === "service_suspect" && marks.some((one) => one.type === "service_lost" && one.service === it.service && one.since && Date.parse(one.since) <= Date.parse(it.at) && Date.parse(it.at) <= Date.parse(one.at));
+
 function chart(all, capacities, width, groups, choose) {
-  const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type)) };
+  const picture = { ...all, marks: all.marks.filter((it) => !DULL.has(it.type) && !precedesLoss(it, all.marks)) };
   const left = width < NARROW ? 88 : 124, columnMs = (Date.parse(picture.until) - Date.parse(picture.since)) / picture.columns;
   const at = { ...scale(picture, width, left, 14), isCoarse: columnMs > COARSE_MS };
   const drawn = rowsOf(picture, at, groups);

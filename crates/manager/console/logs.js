@@ -125,7 +125,7 @@ function tools(it, context) {
     h("span", { class: "seg", role: "group", "aria-label": "Stream" }, STREAMS.map(([stream, text]) => h("button", { type: "button", class: "quiet", key: stream || "all", "aria-pressed": String(view.stream === stream), onclick: () => set({ stream }) }, text))),
     h("span", { class: "seg end" },
       runs.length > 1 ? h("select", { "aria-label": "Run", class: "small", onchange: (event) => choose(event.target.value) }, h("option", { value: "", selected: !view.run }, "All runs"), runs.map(({ epoch, on }) => h("option", { value: epoch, selected: epoch === view.run }, `Run ${epoch}${on}`))) : null,
-      toggle("log-wrap", "Wrap", view.wrap, () => set({ wrap: !view.wrap })), h("button", { type: "button", class: "quiet", onclick: () => download(it.name) }, "Download"),
+      toggle("log-wrap", "Wrap", view.wrap, () => set({ wrap: !view.wrap })), h("button", { type: "button", class: "quiet", onclick: () => download(it.name) }, view.find || view.stream ? "Download these" : "Download"),
       toggle("log-follow", "Follow", view.follow, () => set({ follow: !view.follow }))));
 }
 

@@ -41,7 +41,7 @@ function headline({ stats, silent }) {
   const { running, restarting, moving } = stats.health, wanted = running + restarting + countOf(stats, "waiting") + moving;
   const failed = stats.observers.Failed ?? 0;
   if (total(stats) === 0) return "No observers yet";
-  if (failed === 0 && running === wanted) return wanted === 0 ? "No observer is meant to run now" : wanted === 1 ? "1 observer runs" : silent.length ? `${number(running)} observers run, as far as managers know` : `All ${number(running)} observers run`;
+  if (failed === 0 && running === wanted) return wanted === 0 ? "No observer is meant to run now" : silent.length ? `${counted(running, "observer")} ${running === 1 ? "runs" : "run"}, as far as managers know` : wanted === 1 ? "1 observer runs" : `All ${number(running)} observers run`;
   return `${number(running)} of ${number(wanted + failed)} observers run`;
 }
 

@@ -104,7 +104,7 @@ export const vitals = (it) => [
 function card(it, context) {
   return h("li", { class: "card", key: it.id, "data-state": it.state },
     h("header", {}, h("h2", {}, link(it)), state(it.state)),
-    h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${number(it.free)} free${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
+    h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${it.cordoned || it.drain ? "accepts no more" : `${number(it.free)} free`}${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
     bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
     it.drain ? progress(it.drain) : null,
     it.stalled.length ? stalls(it) : null,

@@ -59,6 +59,7 @@ impl Handle {
         life
     }
     /// The incarnation that lives; none while the service does not run.
+    #[cfg(feature = "dev")]
     pub(crate) fn incarnation(&self) -> Option<ServiceId> {
         self.lock_kill().as_ref().map(|(incarnation, _)| *incarnation)
     }

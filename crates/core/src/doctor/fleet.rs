@@ -1,5 +1,6 @@
 //! Services and observers, as the database records them.
 
+use super::observers::listed;
 use super::{Facts, Finding, FleetFacts, Severity, UnreadableRow, capacity, stalls};
 use crate::capacity::maintenance::{progress, room_by_pool};
 use crate::clock::{Timestamp, show};
@@ -235,15 +236,11 @@ fn silent(fleet: &FleetFacts, now: Timestamp) -> String {
         format!("{} for {time}", it.registration.name)
     });
     let silent: Vec<String> = silent.collect();
-    let (names, more) =
-        (silent.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>(), silent.len().saturating_sub(NAMED_MAX));
-    match silent.len() {
-        0 => String::new(),
-        _ => {
-            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            format!("; services are silent, and their observers may not run: {}{more}", names.join(", "))
-        }
+    if silent.is_empty() {
+        return String::new();
     }
+    let listed = listed(&silent, silent.len() as u64);
+    format!("; services are silent, and their observers may not run: {listed}")
 }
 
 fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {

@@ -21,7 +21,8 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     observers.into_iter().chain(services).flatten().collect()
 }
 
-fn listed(names: &[String], total: u64) -> String {
+/// The first of these names, and how many more there are.
+pub(super) fn listed(names: &[String], total: u64) -> String {
     let shown = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
     let more = total.saturating_sub(shown.len() as u64);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
@@ -175,7 +176,7 @@ fn frozen(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
         severity: Severity::Warning,
         what: format!("{subject} {were} frozen by hand, and {have} no session with the broker any more"),
         subject,
-        why: "until it is thawed, its pool has fewer slots".to_owned(),
+        why: "until then, its pool has fewer slots".to_owned(),
         cure: format!("`everwatch chaos thaw {first}`: it registers again as a new incarnation"),
     })
 }

@@ -55,6 +55,10 @@ fn of_parser(told: &str) -> Option<String> {
             return Some(format!("is {}: write {}", found_in_words(found), expected_in_words(expected)));
         }
     }
+    // A list in place of an object is read as the values of its members.
+    if told.starts_with("invalid length ") && told.contains(", expected struct ") {
+        return Some("is a list: write an object".to_owned());
+    }
     if let Some(member) = told.strip_prefix("missing field ") {
         return Some(format!("lacks the member {}", member.replace('`', "")));
     }
@@ -114,6 +118,7 @@ mod tests {
             ),
             ("invalid type: integer `5`, expected a string at line 1 column 9", "is 5: write a string"),
             ("invalid type: sequence, expected struct Retry", "is a list: write an object"),
+            ("invalid length 1, expected struct Windows with 3 elements", "is a list: write an object"),
             ("missing field `kind`", "lacks the member kind"),
             (
                 "unknown variant `nonsense`, expected one of `exponential`, `fixed`, `intervals`",
