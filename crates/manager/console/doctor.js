@@ -35,7 +35,7 @@ async function carryOut(it, cure, groups, context) {
 const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.needs));
 
 /** A sentence begins with a capital letter, a command does not. */
-const begun = (text) => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+export const begun = (text) => (/^[a-z]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
 
 /** The sentence; a press on a command in it copies the command. */
 const cureText = (text) => begun(text).split("`").map((part, at) => (at % 2 === 0 ? part : part.startsWith("everwatch ") ? copyCode(part, forThisManager(part)) : h("code", {}, part)));

@@ -1,5 +1,6 @@
 // Problems: pools whose observers wait because no service runs or all slots are in use, drains that wait, and observers that restart after errors or have failed, each with the cause and the next step.
 import { get } from "./api.js";
+import { begun } from "./doctor.js";
 import { h } from "./dom.js";
 import { findingsNow } from "./nav.js";
 import { readable } from "./session.js";
@@ -74,7 +75,7 @@ const observerRow = (it) => h("li", { key: it.id },
 const SHOWN_BESIDES = new Set(["pool-full", "no-service", "no-active-service", "service-lost", "service-frozen", "service-killed", "drain-waits", "crash-loop", "failed"]);
 const findingRow = (it) => h("li", { key: `finding-${it.code}-${it.subject}` },
   h("span", { class: "mark", "data-status": it.severity === "critical" ? "Failed" : "restarting" }),
-  h("div", {}, h("span", { class: "title" }, h("a", { href: "#/doctor" }, it.subject)), h("p", { class: "said" }, timed(it.what))),
+  h("div", {}, h("span", { class: "title" }, h("a", { href: "#/doctor" }, begun(it.subject))), h("p", { class: "said" }, timed(it.what))),
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": it.severity === "critical" ? "Failed" : "restarting" }, it.severity === "critical" ? "Critical" : "Warning")));
 
 export function problemsPanel({ items, total }, { pools, services, missing }) {
