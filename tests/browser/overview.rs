@@ -159,7 +159,7 @@ async fn a_drain_without_room_is_foretold_and_is_a_problem() {
     page.until_text("#dialog", "other services of pool default have 1 free slot.").await;
     page.press("Cancel").await;
     page.press("Drain").await;
-    let foretold = "have 1 free slot, but 3 are in use here: until there are more, observers that take 2 slots stay here";
+    let foretold = "have 1 free slot, but 3 are in use here: until there are more, 2 slots stay in use here";
     page.until_text("#dialog", foretold).await;
     page.press("Drain 3 observers").await;
     page.view("#/").await;

@@ -71,9 +71,11 @@ export function tellCounts(all) {
   drawNav(opened);
 }
 
-/** The findings of the doctor that need an action, as of the last count. */
-let findings = [];
-export const findingsNow = () => findings;
+/** A page has asked the doctor: the navigation shows the same. */
+export function noteFindings(all) {
+  keep(COUNTS.findings(all));
+  drawNav(opened);
+}
 
 async function fast() {
   const [stats, parked, safe, pools] = await Promise.all([
@@ -91,7 +93,6 @@ async function slow() {
     readable("events:read", () => get("/v1/timeline", { since: "24h", columns: 1 }), null)]);
   if (kinds) keep(COUNTS.kinds(kinds.total));
   if (timeline) keep(COUNTS.incidents(timeline.incidents));
-  findings = (doctor?.items ?? []).filter((it) => it.severity !== "info");
   keep(COUNTS.findings(doctor?.items ?? []));
 }
 
@@ -123,7 +124,6 @@ export function forgetCounts() {
   counts = {};
   bad = {};
   told = { counts: {}, bad: {} };
-  findings = [];
   newestIncident = "";
   fastAt = slowAt = -Infinity;
 }

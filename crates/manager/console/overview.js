@@ -8,7 +8,7 @@ import { isHandover } from "./incident-text.js";
 import { columns, groupsOf, lanesPanel } from "./lanes.js";
 import { readTimeline } from "./lanes-load.js";
 import { COUNTS, someIncidents } from "./nav.js";
-import { full as fullOf, problems, problemsPanel, waitingIn, wantedIn, withoutService } from "./problems.js";
+import { findingsFor, full as fullOf, problems, problemsPanel, waitingIn, wantedIn, withoutService } from "./problems.js";
 import { spans } from "./range.js";
 import { may, readable } from "./session.js";
 import { bar, countOf, counted, empty, number, observersIn as total, table, word } from "./show.js";
@@ -30,8 +30,10 @@ async function load({ params }) {
     get("/v1/stats"), readable("pools:read", () => get("/v1/pools"), { items: [] }), read, readable("services:read", () => get("/v1/services", { missing: true, limit: 1000 }), { items: [] }), problems(),
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
     readable("events:read", () => readTimeline(params, () => read.then((it) => it.items), { columns: columns() }), null), history()]);
-  const silent = services.items.filter((it) => it.state === "suspect" || safeMode.on && !it.is_deleted && Date.now() - Date.parse(it.last_heartbeat_at) >= SILENT_MS);
-  return { silent, stats, pools: pools.items, services: services.items, missing: missing.items, room: roomOf(stats, pools.items, services), found, safeMode, parked: parked.total, picture, past };
+  const living = services.items.filter((it) => !it.is_deleted), isReplaced = (it) => living.some((one) => one.name === it.name && one.created_at > it.created_at);
+  const silent = living.filter((it) => !isReplaced(it) && (it.state === "suspect" || safeMode.on && Date.now() - Date.parse(it.last_heartbeat_at) >= SILENT_MS));
+  const state = JSON.stringify([safeMode.on, living.map((it) => [it.id, it.state, it.capacity, Boolean(it.drain?.waits)]), pools.items.map((it) => [it.name, it.needed > it.capacity, it.failure_tolerance, it.paused])]);
+  return { silent, findings: findingsFor(state), stats, pools: pools.items, services: services.items, missing: missing.items, room: roomOf(stats, pools.items, services), found, safeMode, parked: parked.total, picture, past };
 }
 
 /** The observers that wait for anything but a place of a limit, which keeps them waiting by design. */

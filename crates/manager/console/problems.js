@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { begun } from "./doctor.js";
 import { h } from "./dom.js";
-import { findingsNow } from "./nav.js";
+import { noteFindings } from "./nav.js";
 import { readable } from "./session.js";
 import { besideError, counted, number, observerLink, pill, standing, time, timed } from "./show.js";
 
@@ -71,20 +71,38 @@ const observerRow = (it) => h("li", { key: it.id },
   h("div", {}, h("span", { class: "title" }, observerLink(it)), h("p", { class: "said" }, h("span", { class: "machine" }, cause(it)), next(it) ? [" · ", timed(next(it))] : null)),
   h("span", { class: "side-of" }, pill(it), time(it.status === "Failed" ? it.modified_at : it.started_at ?? it.created_at)));
 
-/** Findings of the doctor about what other rows show. */
-const SHOWN_BESIDES = new Set(["pool-full", "no-service", "no-active-service", "service-lost", "service-frozen", "service-killed", "drain-waits", "crash-loop", "failed"]);
+/** How long findings are shown before the doctor is asked again, if nothing else has changed. */
+const DOCTOR_MS = 5000;
+let findings = [], findingsOf = null, askedAt = -Infinity;
+
+/** The findings that need an action, as the doctor last said. It asks the broker, which may take long: the page does not wait for it. `state`: what the findings depend on, as a text. */
+export function findingsFor(state) {
+  if (state !== findingsOf || performance.now() - askedAt >= DOCTOR_MS) {
+    [findingsOf, askedAt] = [state, performance.now()];
+    readable("status:read", () => get("/v1/doctor"), { items: [] }).then(({ items }) => {
+      findings = items.filter((it) => it.severity !== "info");
+      noteFindings(items);
+    }, () => { findingsOf = null; });
+  }
+  return findings;
+}
+
+const OF_POOLS = new Set(["pool-full", "no-service", "no-active-service"]), OF_LOSSES = new Set(["service-lost", "service-frozen", "service-killed"]), OF_OBSERVERS = new Set(["crash-loop", "failed"]);
 const findingRow = (it) => h("li", { key: `finding-${it.code}-${it.subject}` },
   h("span", { class: "mark", "data-status": it.severity === "critical" ? "Failed" : "restarting" }),
   h("div", {}, h("span", { class: "title" }, h("a", { href: "#/doctor" }, begun(it.subject))), h("p", { class: "said" }, timed(it.what))),
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": it.severity === "critical" ? "Failed" : "restarting" }, it.severity === "critical" ? "Critical" : "Warning")));
 
-export function problemsPanel({ items, total }, { pools, services, missing }) {
-  const findings = findingsNow(), found = findings.filter((it) => !SHOWN_BESIDES.has(it.code));
-  const rows = [...withoutService(pools).map(bareRow), ...full(pools).map(fullRow), ...missing.map(lostRow), ...stuck(services).map(stuckRow), ...found.map(findingRow)], all = rows.length + total;
+export function problemsPanel({ items, total }, { pools, services, missing, findings }) {
+  const bare = withoutService(pools), filled = full(pools), drains = stuck(services);
+  const subjects = new Set([...bare, ...filled].map((it) => `pool ${it.name}`)), drained = new Set(drains.map((it) => `service ${it.name}`));
+  /** Whether another row shows it. */
+  const isShown = ({ code, subject }) => (OF_POOLS.has(code) ? subjects.has(subject) : OF_LOSSES.has(code) ? missing.length > 0 : OF_OBSERVERS.has(code) ? total > 0 : code === "drain-waits" && drained.has(subject));
+  const rows = [...bare.map(bareRow), ...filled.map(fullRow), ...missing.map(lostRow), ...drains.map(stuckRow), ...findings.filter((it) => !isShown(it)).map(findingRow)], all = rows.length + total;
   // Observers keep a part of the list.
   const others = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - others.length), count = others.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),
-    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no pool lacks slots or services, every service that was lost in the last 10 minutes is back, no drain waits, and the doctor warns of nothing.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
+    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no pool lacks slots or services, every service that was lost in the last 10 minutes is back, and no drain waits.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
     findings.length ? h("p", { class: "fine" }, h("a", { href: "#/doctor" }, "The doctor"), ` has ${findings.length === 1 ? "a cure" : "cures"} for ${counted(findings.length, "problem")}.`) : null,
     all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, rows.length > others.length ? [h("a", { href: "#/pools" }, "Pools"), ", ", h("a", { href: "#/services" }, "services"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
 }

@@ -35,7 +35,7 @@ const room = (it, free) => `The other services of pool ${it.pool} have ${counted
 /** Whether there is room for the observers that the service would hand over. */
 function forecast(it, free) {
   if (free === null || it.held === 0) return [];
-  return [free >= it.held ? `${room(it, free)} for the ${number(it.held)} in use here.` : `${room(it, free)}, but ${number(it.held)} ${it.held === 1 ? "is" : "are"} in use here: until there are more, observers that take ${counted(it.held - free, "slot")} stay here.`];
+  return [free >= it.held ? `${room(it, free)} for the ${number(it.held)} in use here.` : `${room(it, free)}, but ${number(it.held)} ${it.held === 1 ? "is" : "are"} in use here: until there are more, ${counted(it.held - free, "slot")} stay in use here.`];
 }
 
 const drain = async (it, context) => askChange({

@@ -80,7 +80,7 @@ function cells(label, items, { areLinks, withNames }, free = 0) {
 }
 
 /** How the former process of a service ended, in the box of its present one. */
-const ended = (former) => (former ? h("span", { class: "fine bad" }, `${former.state} `, time(former.modified_at)) : null);
+const ended = (former) => (former ? h("span", { class: "fine" }, `back, ${former.state} `, time(former.modified_at)) : null);
 
 /** What is held is counted from the observers where all are drawn: heartbeats of services say it seconds later. */
 function box(service, items, { all, withSlots, areLinks, withNames, former }) {
