@@ -83,9 +83,14 @@ async fn is_draining(client: &Client, name: &str) -> bool {
 
 /// The service once it has confirmed its order: the next command finds it in its new state. If it does not confirm the order in time,
 /// as it is then.
-async fn confirmed(client: &Client, mut it: api::Service) -> api::Service {
+async fn confirmed(client: &Client, it: api::Service) -> api::Service {
+    confirmed_within(client, it, CONFIRMED_WITHIN).await
+}
+
+/// The same for a caller who waits for this time.
+async fn confirmed_within(client: &Client, mut it: api::Service, most: Duration) -> api::Service {
     let begun = Instant::now();
-    while it.unconfirmed.is_some() && begun.elapsed() < CONFIRMED_WITHIN {
+    while it.unconfirmed.is_some() && begun.elapsed() < most {
         tokio::time::sleep(CONFIRMED_EVERY).await;
         let Ok(now) = client.read(&path(&it.name)).await else { break };
         it = now;
@@ -199,8 +204,10 @@ async fn drain_one(
     name: &str,
     (body, wait): (&Value, Option<Duration>),
 ) -> anyhow::Result<String> {
-    let mut it = confirmed(client, order(client, name, "drain", Some(body)).await?).await;
     let begun = Instant::now();
+    let asked = order(client, name, "drain", Some(body)).await?;
+    let most = wait.map_or(CONFIRMED_WITHIN, |wait| wait.min(CONFIRMED_WITHIN));
+    let mut it = confirmed_within(client, asked, most).await;
     let mut told = String::new();
     loop {
         let now = Order::Drain.told(&it);

@@ -174,10 +174,7 @@ fn tolerance(pools: &[Item<Pool>]) -> String {
     match least {
         0 => format!("none: if the largest service{of} is lost, observers wait"),
         _ => {
-            format!(
-                "{least} of {}{of} can be lost, and all observers still run",
-                counted(pool.services, "service")
-            )
+            format!("{}{of} can be lost, and all observers still run", counted(least, "service"))
         }
     }
 }

@@ -142,7 +142,7 @@ async fn has_other(manager: &Manager, row: &Row) -> Result<(), Problem> {
     if holder.is_none() {
         return Ok(());
     }
-    let services = manager.records.services(Duration::ZERO).await?;
+    let services = manager.records.services_as_reported().await?;
     check_others(mover(row, holder), &services)
         .map_err(|nowhere| Problem::new(Code::ServiceWithoutRoom, nowhere.to_string()))
 }
@@ -159,7 +159,7 @@ async fn others(
     holder: Option<ServiceId>,
     to: &Name,
 ) -> Result<Option<Vec<ServiceId>>, Problem> {
-    let mut services = manager.records.services(Duration::ZERO).await?.to_vec();
+    let mut services = manager.records.services_as_reported().await?;
     // The sender may not learn of services in other pools.
     services.retain(|it| caller::may_see_services(&it.registration.pool));
     let others = step_back(mover(row, holder), to, &services);

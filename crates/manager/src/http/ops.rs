@@ -33,7 +33,8 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
     }
     stats.behind_limits = manager.records.store.behind_limits().await?.values().map(|it| it.number).sum();
     // As the pools are counted: both are shown on one page.
-    let services = manager.records.services_as_reported().await?;
+    let mut services = manager.records.services_as_reported().await?;
+    safe_mode::suspect_silent(&manager, &mut services).await?;
     for service in &services {
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;
         stats.held = stats.held.saturating_add(service.held());

@@ -303,6 +303,22 @@ async fn a_service_that_says_goodbye_twice_has_gone_once() {
     assert_eq!(stage.total("/v1/events?type=service_gone").await, 1);
 }
 
+/// Managers do not suspect it, but what others can take over must not depend on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_safe_mode_the_slots_of_a_silent_service_do_not_count() {
+    let settings = Settings { lost_after: Duration::from_secs(1), ..Settings::default() };
+    let stage = Stage::configured(settings).await;
+    assert_eq!(stage.send("PUT", "/v1/safe-mode", Some(r#"{"on": true}"#)).await.status, StatusCode::OK);
+    let _silent = stage.service(4).await;
+    let is_empty = |it: &everwatch_api::Pool| (it.services, it.capacity) == (1, 0);
+    stage.until_read("/v1/pools/default", is_empty).await;
+    let stats: everwatch_api::Stats = stage.read("/v1/stats").await;
+    assert_eq!((stats.capacity, stats.services.get("suspect")), (0, Some(&1)));
+    let listed: Listed<everwatch_api::Service> = stage.read("/v1/services").await;
+    let it = &listed.items[0];
+    assert_eq!((it.state, it.capacity), (ServiceState::Active, 4), "managers conclude nothing");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_cannot_be_read_is_on() {
     let stage = Stage::new().await;
