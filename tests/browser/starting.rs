@@ -3,6 +3,7 @@
 use crate::browser::Browser;
 use everwatch_api::{Batch, Rollout};
 use everwatch_core::record::health::Health;
+use everwatch_core::record::reason::ReasonCode;
 use everwatch_tests::cluster::Cluster;
 use serde_json::{Value, json};
 
@@ -148,8 +149,8 @@ async fn a_full_pool_is_told_before_the_observer_is_created() {
     page.until_text("body", "Correct the text before you switch to JSON: line 1").await;
     page.fill("#definition", "kind: ticker\\nname: two\\non_full: queue").await;
     page.press("Create").await;
-    let made = api.until_observer("two", |it| it.service.is_none()).await;
-    assert_eq!(made.health, Some(Health::Waiting));
+    let made = api.until_observer("two", |it| it.reason_code == Some(ReasonCode::PoolIsFull)).await;
+    assert_eq!((made.service, made.health), (None, Some(Health::Waiting)));
 }
 
 #[tokio::test]

@@ -61,7 +61,8 @@ async fn observers_of_a_killed_service_run_elsewhere_once_at_a_time() {
     }
 }
 
-/// A manager that concludes nothing from silence, two services with so many slots, and four observers.
+/// Starts a manager that waits 10 minutes before it suspects a silent service, and two services with `slots` slots each; creates four
+/// observers.
 async fn patient(cluster: Cluster, slots: u32) -> Cluster {
     let mut cluster = cluster.with_test_kinds();
     for key in ["EVERWATCH_MANAGER__LOST_AFTER", "EVERWATCH_MANAGER__ORPHAN_AFTER"] {
