@@ -14,8 +14,6 @@ import { may, readable } from "./session.js";
 import { bar, countOf, counted, empty, number, observersIn as total, table, word } from "./show.js";
 
 const SHOWN = 5;
-/** In safe mode, managers do not conclude that a service is suspect; otherwise they do after this time, by default. */
-const SILENT_MS = 15000;
 /** The head names so many pools of a group. */
 const NAMED = 3;
 /** A tile for each health; the others appear when an observer has them. */
@@ -31,7 +29,7 @@ async function load({ params }) {
     readable("safe-mode:read", () => get("/v1/safe-mode"), { on: false }), readable("parked:read", () => get("/v1/parked", { limit: 1 }), { total: 0 }),
     readable("events:read", () => readTimeline(params, () => read.then((it) => it.items), { columns: columns() }), null), history()]);
   const living = services.items.filter((it) => !it.is_deleted), isReplaced = (it) => living.some((one) => one.name === it.name && one.created_at > it.created_at);
-  const silent = living.filter((it) => !isReplaced(it) && (it.state === "suspect" || safeMode.on && Date.now() - Date.parse(it.last_heartbeat_at) >= SILENT_MS));
+  const silent = living.filter((it) => !isReplaced(it) && it.state === "suspect");
   const state = JSON.stringify([safeMode.on, living.map((it) => [it.id, it.state, it.capacity, Boolean(it.drain?.waits)]), pools.items.map((it) => [it.name, it.needed > it.capacity, it.failure_tolerance, it.paused])]);
   return { silent, findings: findingsFor(state), stats, pools: pools.items, services: services.items, missing: missing.items, room: roomOf(stats, pools.items, services), found, safeMode, parked: parked.total, picture, past };
 }

@@ -10,3 +10,4 @@ pub(crate) mod quarantine;
 pub(crate) mod rebalance;
 pub(crate) mod safe_mode;
 pub(crate) mod service_loss;
+pub(crate) mod shown_services;

@@ -5,7 +5,7 @@ use super::{Facts, Finding, FleetFacts, Severity, UnreadableRow, capacity, stall
 use crate::capacity::maintenance::{progress, room_by_pool};
 use crate::clock::{Timestamp, show};
 use crate::id::{Kind, Pool};
-use crate::record::service::ServiceRow;
+use crate::record::service::{ServiceRow, ServiceState};
 use crate::record::taking::taking;
 use crate::wording::counted_subject;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +15,6 @@ use std::time::Duration;
 const SKEW_MAX_MS: i64 = 2000;
 /// A heartbeat that waited in the queue makes a clock look slow; up to this much is not reported as skew.
 const HEARTBEAT_WAITS: i64 = 3000;
-/// In safe mode, a service without a sign of life for this time is named: by default, managers consider it suspect then (`lost_after`).
-const SILENT_AFTER: Duration = Duration::from_secs(15);
 /// This long after the last registration, services of several versions no longer indicate a rollout in progress.
 const DEPLOYMENT: Duration = Duration::from_secs(900);
 /// A service that loses this many sessions within [`super::LATELY`] is reported.
@@ -228,10 +226,16 @@ fn versions(fleet: &FleetFacts, now: Timestamp) -> Option<Finding> {
     })
 }
 
-/// Which services are silent. In safe mode, managers do not conclude that they are lost, so nothing else says it.
+/// Which services are silent. In safe mode, managers do not conclude that they are lost, so nothing else says it. A service that a newer
+/// one of its name has replaced does not count.
 fn silent(fleet: &FleetFacts, now: Timestamp) -> String {
-    let living = fleet.services.iter().filter(|it| it.end.is_none());
-    let silent = living.filter(|it| now.since(it.heard_at) >= SILENT_AFTER).map(|it| {
+    let suspects = fleet.services.iter().filter(|it| it.state() == ServiceState::Suspect);
+    let is_replaced = |it: &ServiceRow| {
+        let mut namesakes =
+            fleet.services.iter().filter(|other| other.registration.name == it.registration.name);
+        namesakes.any(|other| other.registered_at > it.registered_at)
+    };
+    let silent = suspects.filter(|it| !is_replaced(it)).map(|it| {
         let time = show(Duration::from_secs(now.since(it.heard_at).as_secs()));
         format!("{} for {time}", it.registration.name)
     });

@@ -1,11 +1,9 @@
 //! Safe mode: one switch for all managers that stops every conclusion from silence during an incident.
 
-use crate::context::Manager;
 use crate::context::records::Records;
 use everwatch_api::SafeMode;
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::row::Row;
-use everwatch_core::record::service::ServiceRow;
 use everwatch_core::wire::report::RunReport;
 use everwatch_store::StoreError;
 use serde::Deserialize;
@@ -51,17 +49,6 @@ pub(crate) async fn is_restored(records: &Records) -> Result<bool, StoreError> {
 
 pub(crate) async fn is_on(records: &Records) -> Result<bool, StoreError> {
     read(records).await.map(|safe_mode| safe_mode.on)
-}
-
-/// Marks silent services as suspect, as managers do outside of safe mode: others cannot count on their slots.
-pub(crate) async fn suspect_silent(manager: &Manager, services: &mut [ServiceRow]) -> Result<(), StoreError> {
-    let (now, lost_after) = (manager.records.clock.now(), manager.settings.lost_after);
-    if services.iter().any(|it| it.is_silent(now, lost_after)) && is_on(&manager.records).await? {
-        for it in services.iter_mut().filter(|it| it.is_silent(now, lost_after)) {
-            it.suspect(now);
-        }
-    }
-    Ok(())
 }
 
 /// A report mentions a generation that the database should know and does not.

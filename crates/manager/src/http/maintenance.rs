@@ -108,7 +108,7 @@ pub(crate) async fn drain(
     let body: DrainBody = body.map(parsed).transpose()?.unwrap_or_default();
     body.per_second.map_or(Ok(()), |number| within("/per_second", number))?;
     let asked_at = manager.records.clock.now();
-    let row = find(&manager.records, &key).await?;
+    let row = find(&manager, &key).await?;
     // Not as the newest heartbeat says: what was taken since then is to go too.
     let filter = Filter { service: Some(row.id), ..Filter::default() };
     let of = manager.records.store.list(&filter, None, 1).await?.total;
@@ -154,7 +154,7 @@ async fn order(
     (what, text): (EventKind, String),
     change: impl FnMut(&mut Orders) -> bool + Send,
 ) -> Result<Response, Problem> {
-    let row = find(&manager.records, key).await?;
+    let row = find(manager, key).await?;
     if key.parse::<ServiceId>().is_ok() {
         check_newest(manager, &row).await?;
     }
@@ -164,7 +164,7 @@ async fn order(
         manager.records.events.tell_service(what, &row, text);
     }
     let status = if fresh { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let shown = ServiceViews::load(&manager.records).await?.service(&row);
+    let shown = ServiceViews::load(manager).await?.service(&row);
     Ok((status, Json(shown)).into_response())
 }
 

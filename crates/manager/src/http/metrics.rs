@@ -3,6 +3,7 @@
 use super::problem::Problem;
 use crate::context::Manager;
 use crate::context::link::Link;
+use crate::fleet::shown_services;
 use crate::lock::lock;
 use crate::metric;
 use axum::extract::State;
@@ -81,7 +82,7 @@ fn set(name: &'static str, value: usize) {
 async fn look(manager: &Manager) -> Result<(), Problem> {
     let counts = manager.records.store.counts().await?;
     let healths = manager.records.store.health_counts().await?;
-    let services = manager.records.services_as_reported().await?;
+    let services = shown_services::living(manager).await?;
     let waiting = manager.records.store.waiting_pools().await?.pools;
     let taking = taking(&services);
     let parked = manager.records.store.parked(None, 1).await?.1;

@@ -10,6 +10,7 @@ use super::namespaces;
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::context::Manager;
+use crate::fleet::shown_services;
 use crate::outgoing::commands;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
@@ -142,7 +143,7 @@ async fn has_other(manager: &Manager, row: &Row) -> Result<(), Problem> {
     if holder.is_none() {
         return Ok(());
     }
-    let services = manager.records.services_as_reported().await?;
+    let services = shown_services::living(manager).await?;
     check_others(mover(row, holder), &services)
         .map_err(|nowhere| Problem::new(Code::ServiceWithoutRoom, nowhere.to_string()))
 }
@@ -159,7 +160,7 @@ async fn others(
     holder: Option<ServiceId>,
     to: &Name,
 ) -> Result<Option<Vec<ServiceId>>, Problem> {
-    let mut services = manager.records.services_as_reported().await?;
+    let mut services = shown_services::living(manager).await?;
     // The sender may not learn of services in other pools.
     services.retain(|it| caller::may_see_services(&it.registration.pool));
     let others = step_back(mover(row, holder), to, &services);

@@ -7,7 +7,6 @@ use super::query::Params;
 use super::rollouts;
 use super::service_lookup::ServiceViews;
 use crate::context::Manager;
-use crate::context::records::Records;
 use crate::fleet::rebalance;
 use axum::Json;
 use axum::extract::State;
@@ -27,7 +26,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Listed<Operation>>, Problem> {
     params.finish()?;
     let records = &manager.records;
-    let mut items = drains(records).await?;
+    let mut items = drains(&manager).await?;
     for (pool, moves) in rebalance::in_progress(records).await? {
         if caller::may_see_pool(&pool) {
             items.push(Operation::rebalance(pool.as_str(), moves));
@@ -39,9 +38,9 @@ pub(crate) async fn list(
     Ok(Json(Listed { total: items.len() as u64, items, next_cursor: None }))
 }
 
-async fn drains(records: &Records) -> Result<Vec<Operation>, Problem> {
-    let services = records.services(Duration::ZERO).await?;
-    let views = ServiceViews::load(records).await?;
+async fn drains(manager: &Manager) -> Result<Vec<Operation>, Problem> {
+    let services = manager.records.services(Duration::ZERO).await?;
+    let views = ServiceViews::load(manager).await?;
     let visible = services.iter().filter(|row| caller::may_see_services(&row.registration.pool));
     Ok(visible.filter_map(|row| Operation::drain(&views.service(row))).collect())
 }

@@ -4,7 +4,7 @@ use super::body::{JsonBody, parsed};
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
 use crate::context::Manager;
-use crate::fleet::safe_mode;
+use crate::fleet::{safe_mode, shown_services};
 use axum::Json;
 use axum::extract::State;
 use everwatch_api::{Health, ProblemBody, SafeMode, Stats, Version};
@@ -33,8 +33,7 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
     }
     stats.behind_limits = manager.records.store.behind_limits().await?.values().map(|it| it.number).sum();
     // As the pools are counted: both are shown on one page.
-    let mut services = manager.records.services_as_reported().await?;
-    safe_mode::suspect_silent(&manager, &mut services).await?;
+    let services = shown_services::living(&manager).await?;
     for service in &services {
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;
         stats.held = stats.held.saturating_add(service.held());

@@ -6,7 +6,7 @@ use super::problem::{Code, Problem};
 use super::query::Params;
 use super::{pool_creation, pool_deletion};
 use crate::context::Manager;
-use crate::fleet::{pool_pause, safe_mode};
+use crate::fleet::{pool_pause, shown_services};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -123,8 +123,7 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     for pool in manager.link.pools.all() {
         pools.entry(pool.to_string()).or_default();
     }
-    let mut services = manager.records.services_as_reported().await?;
-    safe_mode::suspect_silent(manager, &mut services).await?;
+    let services = shown_services::living(manager).await?;
     for service in &services {
         let pool = pools.entry(service.registration.pool.to_string()).or_default();
         pool.services += 1;

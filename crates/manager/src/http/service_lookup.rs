@@ -2,8 +2,8 @@
 
 use super::caller;
 use super::problem::{Code, Problem};
-use crate::context::records::Records;
-use crate::fleet::orders;
+use crate::context::Manager;
+use crate::fleet::{orders, shown_services};
 use everwatch_api::Service;
 use everwatch_core::capacity::maintenance::{OrderBook, Room, room_by_pool};
 use everwatch_core::clock::Timestamp;
@@ -22,9 +22,10 @@ pub(super) struct ServiceViews {
 }
 
 impl ServiceViews {
-    pub(super) async fn load(records: &Records) -> Result<Self, StoreError> {
+    pub(super) async fn load(manager: &Manager) -> Result<Self, StoreError> {
+        let records = &manager.records;
         let book = orders::book(records).await?;
-        let services = records.services_as_reported().await?;
+        let services = shown_services::living(manager).await?;
         let room = room_by_pool(&services, &orders::reported(records, &services, &book).await?);
         let held = services.iter().map(|it| (it.id, it.held())).collect();
         Ok(Self { book, room, held, now: records.clock.now() })
@@ -40,18 +41,19 @@ impl ServiceViews {
 }
 
 /// By id, or the newest of a name.
-pub(super) async fn find(records: &Records, key: &str) -> Result<ServiceRow, Problem> {
+pub(super) async fn find(manager: &Manager, key: &str) -> Result<ServiceRow, Problem> {
     let which = match key.parse::<ServiceId>() {
         Ok(id) => Some(ServiceRef::Id(id)),
         Err(_) => Name::new(key).ok().map(ServiceRef::Name),
     };
     let found = match which {
-        Some(which) => records.store.service(&which).await?,
+        Some(which) => manager.records.store.service(&which).await?,
         None => None,
     };
     let shown: String = key.chars().take(140).collect();
     let not_found = || Problem::new(Code::NotFound, format!("there is no service `{shown}`"));
-    let row = found.ok_or_else(not_found)?;
+    let mut row = found.ok_or_else(not_found)?;
+    shown_services::mark_suspects(manager, std::slice::from_mut(&mut row)).await?;
     let pool = &row.registration.pool;
     caller::check_pool(pool)
         .map_err(|problem| if caller::may_see_services(pool) { problem } else { not_found() })?;

@@ -6,6 +6,7 @@ use super::problem::Problem;
 use super::query::{Params, bad};
 use super::service_lookup::{ServiceViews, find};
 use crate::context::Manager;
+use crate::fleet::shown_services::mark_suspects;
 use axum::Json;
 use axum::extract::{Path, State};
 use everwatch_api::{Listed, ProblemBody, Service};
@@ -49,6 +50,7 @@ pub(crate) async fn list(
     if is_missing {
         rows = missing(&rows, manager.records.clock.now()).into_iter().cloned().collect();
     }
+    mark_suspects(&manager, &mut rows).await?;
     rows.retain(|row| caller::may_see_services(&row.registration.pool));
     rows.retain(|row| {
         (states.is_empty() || states.iter().any(|state| state == row.state().as_str()))
@@ -62,7 +64,7 @@ pub(crate) async fn list(
     let more = rows.len() > part.limit;
     rows.truncate(part.limit);
     let next_cursor = rows.last().filter(|_| more).and_then(|row| part.cursor(key(row)));
-    let shown = ServiceViews::load(&manager.records).await?;
+    let shown = ServiceViews::load(&manager).await?;
     Ok(Json(Listed { items: rows.iter().map(|row| shown.service(row)).collect(), next_cursor, total }))
 }
 
@@ -81,6 +83,6 @@ pub(crate) async fn read(
     params: Params,
 ) -> Result<Json<Service>, Problem> {
     params.finish()?;
-    let row = find(&manager.records, &key).await?;
-    Ok(Json(ServiceViews::load(&manager.records).await?.service(&row)))
+    let row = find(&manager, &key).await?;
+    Ok(Json(ServiceViews::load(&manager).await?.service(&row)))
 }

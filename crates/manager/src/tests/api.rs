@@ -303,9 +303,9 @@ async fn a_service_that_says_goodbye_twice_has_gone_once() {
     assert_eq!(stage.total("/v1/events?type=service_gone").await, 1);
 }
 
-/// Managers do not suspect it, but what others can take over must not depend on it.
+/// Managers record no suspicion, but nobody should count on its slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_safe_mode_the_slots_of_a_silent_service_do_not_count() {
+async fn in_safe_mode_a_silent_service_is_shown_as_suspect() {
     let settings = Settings { lost_after: Duration::from_secs(1), ..Settings::default() };
     let stage = Stage::configured(settings).await;
     assert_eq!(stage.send("PUT", "/v1/safe-mode", Some(r#"{"on": true}"#)).await.status, StatusCode::OK);
@@ -314,9 +314,17 @@ async fn in_safe_mode_the_slots_of_a_silent_service_do_not_count() {
     stage.until_read("/v1/pools/default", is_empty).await;
     let stats: everwatch_api::Stats = stage.read("/v1/stats").await;
     assert_eq!((stats.capacity, stats.services.get("suspect")), (0, Some(&1)));
-    let listed: Listed<everwatch_api::Service> = stage.read("/v1/services").await;
+    let listed: Listed<everwatch_api::Service> = stage.read("/v1/services?state=suspect").await;
     let it = &listed.items[0];
-    assert_eq!((it.state, it.capacity), (ServiceState::Active, 4), "managers conclude nothing");
+    assert_eq!((listed.total, it.state, it.capacity), (1, ServiceState::Suspect, 4));
+    let read: everwatch_api::Service = stage.read(&format!("/v1/services/{}", it.name)).await;
+    assert_eq!(read.state, ServiceState::Suspect);
+    let name = it.name.clone();
+    let told: Listed<everwatch_api::Finding> = stage.read("/v1/doctor").await;
+    let told: Vec<&str> = told.items.iter().map(|it| it.what.as_str()).collect();
+    assert!(told.iter().any(|it| it.contains("services are silent") && it.contains(&name)), "{told:?}");
+    let stored = stage.manager.records.services(Duration::ZERO).await.unwrap();
+    assert_eq!(stored[0].suspect_since, None, "managers conclude nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

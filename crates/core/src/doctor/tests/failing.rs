@@ -98,17 +98,28 @@ fn services_that_a_person_killed_or_froze_are_named_until_they_are_back() {
 
 #[test]
 fn safe_mode_names_silent_services() {
-    let silent = |secs_ago: u64, safe_mode: bool| {
+    let silent = |is_suspect: bool, safe_mode: bool| {
         move |facts: &mut Facts| {
             let silent = &mut fleet(facts).services[0];
-            silent.heard_at = now().minus(Duration::from_secs(secs_ago));
+            silent.heard_at = now().minus(Duration::from_secs(41));
             silent.heartbeat.as_mut().unwrap().sent_at = Some(silent.heard_at);
+            assert!(!is_suspect || silent.suspect(now()));
             fleet(facts).safe_mode = safe_mode.then(String::new);
         }
     };
-    let told = diagnosed(silent(41, true));
+    let what = |change: &dyn Fn(&mut Facts)| {
+        diagnosed(change).into_iter().find(|it| it.code == "safe-mode-on").map(|it| it.what)
+    };
     let name = "safe mode is on; services are silent, and their observers may not run: a for 41s";
-    assert_eq!((told.len(), told[0].what.as_str()), (1, name));
-    assert_eq!(diagnosed(silent(14, true))[0].what, "safe mode is on");
-    assert_eq!(found(silent(41, false)), NONE, "managers ask the broker about it");
+    assert_eq!(what(&silent(true, true)).as_deref(), Some(name));
+    assert_eq!(what(&silent(false, true)).as_deref(), Some("safe mode is on"));
+    assert_eq!(what(&silent(true, false)), None, "managers ask the broker about it");
+    let replaced = |facts: &mut Facts| {
+        silent(true, true)(facts);
+        let mut newer = fleet(facts).services[1].clone();
+        newer.registration.name = fleet(facts).services[0].registration.name.clone();
+        newer.registered_at = fleet(facts).services[0].registered_at.plus(Duration::from_secs(1));
+        fleet(facts).services.push(newer);
+    };
+    assert_eq!(what(&replaced).as_deref(), Some("safe mode is on"), "a newer service has its name");
 }

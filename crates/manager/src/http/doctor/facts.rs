@@ -6,7 +6,7 @@ use crate::context::link::Link;
 use crate::context::records::Records;
 use crate::excused::ByHand;
 use crate::fleet::orders;
-use crate::fleet::safe_mode;
+use crate::fleet::{safe_mode, shown_services};
 use crate::outgoing::state_queues;
 use crate::outgoing::work_queues;
 use everwatch_broker::{BrokerError, QueueKind, Session, ack_timeout};
@@ -63,7 +63,8 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
 
 async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let (records, excused) = (&manager.records, &manager.settings.excused);
-    let services = records.services(Duration::ZERO).await?;
+    let mut services = records.services(Duration::ZERO).await?.to_vec();
+    shown_services::mark_suspects(manager, &mut services).await?;
     let mut registered_lately = records.store.services(records.clock.now().minus(LATELY)).await?.rows;
     let (mut ended_lately, mut killed_by_hand, mut frozen_by_hand) = (Vec::new(), Vec::new(), Vec::new());
     for service in registered_lately.iter().filter(|service| service.end.is_some()) {
@@ -79,7 +80,6 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let book = orders::book(records).await?;
     let mut facts = FleetFacts {
         reported: orders::reported(records, &services, &book).await?,
-        services: services.to_vec(),
         orders: book,
         paused_pools: (*records.paused_pools(Duration::ZERO).await?).clone(),
         safe_mode: safe_mode.on.then_some(safe_mode.reason),
@@ -89,6 +89,7 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
         restarting: oldest(records, Filter { health: vec![Health::Restarting], ..Filter::default() }).await?,
         failed: oldest(records, of_status(Status::Failed)).await?,
         timed_out: services.iter().filter_map(timed_out).collect(),
+        services,
         single_pools: (*records.single_pools()).clone(),
         registered_lately,
         ended_lately,
