@@ -116,6 +116,10 @@ pub struct Incident {
     /// `handed_over`: the service handed observers over and still runs. `unknown`: the service did not hand them over, and managers
     /// have not yet concluded whether it still runs.
     pub cause: String,
+    /// Of the cause `handed_over`: why the service did so: `drain`, `rebalance`, `move`, `resize`, `stall`, `memory` or
+    /// `other`. Empty if its connection broke.
+    #[serde(default)]
+    pub reasons: Vec<String>,
     /// When the first gap began.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
@@ -216,6 +220,7 @@ impl Incident {
         Self {
             from: it.from_name,
             cause: cause.to_owned(),
+            reasons: it.reasons.iter().map(|it| it.as_str().to_owned()).collect(),
             since: it.since,
             until: Some(it.until).filter(|_| it.waiting == 0),
             moved: it.moved,

@@ -18,10 +18,11 @@ use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::record::events::EventKind;
+use crate::wire::command::Cause as Reason;
 use incident::{Incidents, QUIET};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
-use steps::Steps;
+use steps::{Steps, second};
 
 /// The time that a timeline covers.
 pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -70,6 +71,8 @@ struct Incarnation {
     overlaps: Steps,
     /// The observers that it handed over and that run nowhere yet: one step for each, at the time of its handover.
     left: Steps,
+    /// Why it handed over observers, by second.
+    reasons: BTreeSet<(i64, Reason)>,
     /// The number of observers that it runs.
     running: i64,
 }
@@ -110,7 +113,12 @@ impl Timeline {
     pub fn add(&mut self, at: Timestamp, fact: Fact) {
         match fact {
             Fact::Started { run, moved } => self.started(at, run, moved),
-            Fact::Ended { run, moves } => self.ended(at, run, moves),
+            Fact::Ended { run, moves, why } => {
+                if let Some(why) = why {
+                    self.service(run.service).reasons.insert((second(at), why));
+                }
+                self.ended(at, run, moves);
+            }
             Fact::AtRest { observer } => self.at_rest(at, observer),
             Fact::Registered { service, name } => {
                 let it = self.service(service);
@@ -379,6 +387,7 @@ impl Timeline {
             for steps in [&mut it.held, &mut it.gaps, &mut it.overlaps] {
                 steps.forget(before);
             }
+            it.reasons.retain(|(at, _)| *at >= second(before));
             it.registered_at = it.registered_at.filter(|at| *at >= before);
         }
         let known = self.services.len();

@@ -22,7 +22,7 @@ export function moved({ from, to, moved: all }) {
 
 const movedText = (it) => moved(it).map(({ word, count }, at) => `${at ? number(count) : counted(count, "observer")} ${word}`).join(", ");
 
-export const incidentTitle = (it) => `${it.from} ${causeWord(it.cause)} · ${movedText(it)}${it.waiting ? `, ${number(it.waiting)} ${it.waiting === 1 ? "runs" : "run"} nowhere yet` : ""}`;
+export const incidentTitle = (it) => `${it.from} ${causeWord(it.cause)}${it.reasons.length ? ` (${it.reasons.join(", ")})` : ""} · ${movedText(it)}${it.waiting ? `, ${number(it.waiting)} ${it.waiting === 1 ? "runs" : "run"} nowhere yet` : ""}`;
 
 /** When its last observer started; now, if the incident is open. */
 export const untilOf = (it) => (it.until ? Date.parse(it.until) : Date.now());

@@ -73,7 +73,8 @@ fn told(it: &Incident, now: Timestamp, moved: &str) -> String {
         (_, 0) => format!("{moved}, longest gap {longest}"),
         (_, 1..) => format!("{moved}, {} not yet, longest gap {longest}", it.waiting),
     };
-    format!("{} {happened} {}: {became}", it.from, time_of_day(it.since, now))
+    let reasons = if it.reasons.is_empty() { String::new() } else { format!(" ({})", it.reasons.join(", ")) };
+    format!("{} {happened}{reasons} {}: {became}", it.from, time_of_day(it.since, now))
 }
 
 #[cfg(test)]
@@ -129,6 +130,8 @@ mod tests {
             let told = incident(&Incident { cause: cause.to_owned(), ..many.clone() }, NOW, 200);
             assert!(told.starts_with(words) && told.contains("on a (9), others (30), "), "{told}");
         }
+        let drain = Incident { cause: "handed_over".to_owned(), reasons: vec!["drain".to_owned()], ..many };
+        assert!(incident(&drain, NOW, 200).starts_with("service-1 handed over (drain) 08:"));
         let long = json!({"a-service-with-a-long-name": 4, "another-service-with-a-long-name": 5});
         let many = Incident { to_others: 30, ..lost(&long, 0) };
         assert!(incident(&many, NOW, 100).contains("on more than 2 other services, "));

@@ -4,6 +4,7 @@ use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{ObserverId, ServiceId};
 use crate::record::events::EventKind;
+use crate::wire::command::Cause as Reason;
 use std::time::Duration;
 
 /// A run, as an event names it.
@@ -27,6 +28,8 @@ pub enum Fact {
         run: Run,
         /// Whether the observer continues elsewhere.
         moves: bool,
+        /// Why the service handed it over, if it said so.
+        why: Option<Reason>,
     },
     /// An observer that runs nowhere should not run now: a manager has settled it, or it waits for its next start time.
     AtRest {

@@ -3,7 +3,8 @@
 use super::Moved;
 use crate::clock::Timestamp;
 use crate::id::{ObserverId, ServiceId};
-use std::collections::{BTreeMap, VecDeque};
+use crate::wire::command::Cause as Reason;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// A gap that begins later than this after the last start of an incident belongs to another incident.
@@ -22,7 +23,7 @@ pub enum Cause {
     Lost,
     /// Their service stopped and handed them over.
     Stopped,
-    /// Their service lives; the cause is a drain, a rebalance, a move, or a broken connection.
+    /// Their service lives; the reason is a drain, a rebalance, a move, or a broken connection.
     HandedOver,
     /// Observers started elsewhere although their service has not handed them over, and no manager has concluded yet whether
     /// it lives.
@@ -76,6 +77,8 @@ pub struct Incident {
     /// The name of that service.
     pub from_name: String,
     pub cause: Cause,
+    /// Of [`Cause::HandedOver`]: why its service handed them over, as far as it said so.
+    pub reasons: BTreeSet<Reason>,
     /// When its first gap began; without a gap, when the first of its observers started.
     pub since: Timestamp,
     /// When the last one started; without a move, `since`.
@@ -102,6 +105,7 @@ impl Incident {
             from,
             from_name,
             cause,
+            reasons: BTreeSet::new(),
             since,
             until: since,
             moved: 0,

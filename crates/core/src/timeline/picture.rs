@@ -6,6 +6,7 @@ use super::steps::{Steps, second};
 use super::{Incarnation, Place, Timeline};
 use crate::clock::Timestamp;
 use crate::id::{ObserverId, ServiceId};
+use crate::wire::command::Cause as Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -144,6 +145,13 @@ impl Incarnation {
             || is_before
                 && self.running <= 0
                 && [&self.left, &self.gaps, &self.overlaps].map(Steps::is_empty) == [true; 3]
+    }
+
+    /// Why it handed over the observers of this incident. Its clock and the clock of the next service may differ by a second.
+    fn reasons_of(&self, incident: &Incident) -> BTreeSet<Reason> {
+        let (first, last) = (second(incident.since) - 1, second(incident.until) + 1);
+        let during = self.reasons.iter().filter(|(at, _)| (first..=last).contains(at));
+        during.map(|(_, why)| *why).collect()
     }
 
     /// From its registration to its end.
@@ -319,6 +327,9 @@ impl Timeline {
             incident.nowhere = self.nowhere(*id);
         }
         all.iter_mut().filter(|it| it.waiting == 0).for_each(|it| it.conclude(now));
+        for it in all.iter_mut().filter(|it| it.cause == Cause::HandedOver) {
+            it.reasons = self.services.get(&it.from).map_or_else(BTreeSet::new, |from| from.reasons_of(it));
+        }
         all.sort_by_key(|it| it.since);
         all
     }

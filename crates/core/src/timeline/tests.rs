@@ -37,7 +37,7 @@ fn started(line: &mut Timeline, secs: i64, run: Run, moved: Option<(u128, u64, u
 }
 
 fn ended(line: &mut Timeline, secs: i64, run: Run, moves: bool) {
-    line.add(at(secs), Fact::Ended { run, moves });
+    line.add(at(secs), Fact::Ended { run, moves, why: None });
 }
 
 fn gone(line: &mut Timeline, secs: i64, number: u128, name: &str, lost: bool) {
@@ -450,4 +450,20 @@ fn the_timeline_of_one_observer_knows_why_its_services_ended() {
     started(&mut line, 101, run(1, 2, 2), Some((1, 1000, 0)));
     line.add_services_of(&all);
     assert_eq!(incidents(&line, 110), ["a Lost 100-101 moved 1 gap 1000 ms"]);
+}
+
+#[test]
+fn an_incident_says_why_its_service_handed_over() {
+    let mut line = three_on_a();
+    let mut moved = |secs: i64, observer: u128, why: Option<Reason>| {
+        let run_on = |service: u128, epoch: u64| run(observer, service, epoch);
+        line.add(at(secs), Fact::Ended { run: run_on(1, 1), moves: true, why });
+        started(&mut line, secs, run_on(2, 2), Some((1, 20, 0)));
+    };
+    moved(100, 1, Some(Reason::Move));
+    moved(110, 2, Some(Reason::Drain));
+    moved(300, 3, None);
+    let told = picture(&line, (0, 400, 1)).incidents;
+    let reasons = |it: &Incident| it.reasons.iter().map(|why| why.as_str()).collect::<Vec<_>>();
+    assert_eq!(told.iter().map(reasons).collect::<Vec<_>>(), [vec!["drain", "move"], vec![]]);
 }

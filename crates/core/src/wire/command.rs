@@ -111,7 +111,7 @@ pub struct HandOver {
 }
 
 /// Why a service hands over an observer that it could continue to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     Drain,
@@ -129,6 +129,15 @@ pub enum Cause {
 }
 
 impl Cause {
+    const ALL: [Self; 7] =
+        [Self::Drain, Self::Rebalance, Self::Move, Self::Resize, Self::Stall, Self::Memory, Self::Other];
+
+    /// The cause with this word.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == word)
+    }
+
     /// The word as it is written.
     #[must_use]
     pub fn as_str(self) -> &'static str {

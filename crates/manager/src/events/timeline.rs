@@ -6,6 +6,7 @@ use everwatch_core::record::events::EventKind;
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::Ended;
 use everwatch_core::timeline::{Cause, Fact, KEPT, Mark, Moved, Run, Timeline};
+use everwatch_core::wire::command::Cause as Reason;
 use everwatch_core::wire::report::InventoryRange;
 use everwatch_store::{Event, EventFilter, EventRange, Store, StoreError};
 use std::time::Duration;
@@ -212,9 +213,11 @@ fn of_observer(event: &Event, observer: ObserverId) -> Option<Fact> {
             });
             Some(Fact::Started { run, moved })
         }
-        (EventKind::HandedOver, Some(run)) => Some(Fact::Ended { run, moves: true }),
+        (EventKind::HandedOver, Some(run)) => {
+            Some(Fact::Ended { run, moves: true, why: Reason::of(&event.text) })
+        }
         (EventKind::Stopped | EventKind::Completed | EventKind::Failed, Some(run)) => {
-            Some(Fact::Ended { run, moves: false })
+            Some(Fact::Ended { run, moves: false, why: None })
         }
         (EventKind::Stopped | EventKind::Completed | EventKind::Failed | EventKind::Deleted, None) => {
             Some(Fact::AtRest { observer })

@@ -140,6 +140,7 @@ fn incident(since: i64, moved: u64) -> Incident {
     Incident {
         from: "amber".to_owned(),
         cause: "lost".to_owned(),
+        reasons: Vec::new(),
         since: ago(since),
         until: Some(ago(since - 20)),
         moved,
