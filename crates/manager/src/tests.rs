@@ -12,6 +12,7 @@ mod editing;
 mod events;
 mod headers;
 mod health;
+mod idempotency;
 mod oidc;
 mod operations;
 mod rates;

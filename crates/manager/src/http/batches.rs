@@ -6,7 +6,7 @@ mod creating;
 use super::body;
 use super::caller;
 use super::draft::namespace_of;
-use super::idempotency::Identities;
+use super::idempotency::{self, Identities};
 use super::pagination::Part;
 use super::problem::{Code, Problem};
 use super::query::{Params, bad};
@@ -29,6 +29,7 @@ use everwatch_store::BatchPart;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use uuid::Uuid;
 
 type Shared = State<Arc<Manager>>;
 
@@ -60,6 +61,9 @@ pub(crate) async fn create(
     let namespace = namespace_of(given, &body)?;
     caller::check_namespace(&namespace)?;
     let draft = checking::checked(namespace.clone(), body::parsed(body.clone())?).await?;
+    if !idempotency::is_used(&manager.records, &headers).await? {
+        checking::check_members(&manager, BatchId(Uuid::nil()), &draft).await?;
+    }
     let identities = Identities::reserve(&manager.records, &headers, (&namespace, &body)).await?;
     drop(body);
     let batch = creating::create(&manager, &identities, draft).await?;

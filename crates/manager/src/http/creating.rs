@@ -69,6 +69,11 @@ async fn checked(
     Ok(definition)
 }
 
+/// Checks what services, limits and the role of the sender permit, without the other observers.
+pub(super) async fn check(manager: &Manager, draft: &Draft) -> Result<(), Problem> {
+    checked(manager, draft.definition.clone(), manager.records.clock.now()).await.map(drop)
+}
+
 /// The response to a dry run of a create: the observer that the request would create, without room being reserved for it.
 pub(super) async fn create_dry(
     manager: &Arc<Manager>,

@@ -55,6 +55,13 @@ pub(crate) async fn reserve(
     Identities::reserve(records, headers, request).await?.of(records, 0).await
 }
 
+/// Whether an earlier request has used the key of this one. A request with an unused key is checked before it reserves the key: one that is
+/// refused as invalid can then be corrected and sent again with its key.
+pub(crate) async fn is_used(records: &Records, headers: &HeaderMap) -> Result<bool, Problem> {
+    let Some(key) = key(headers)? else { return Ok(false) };
+    Ok(records.store.note(&note_of(key)).await?.is_some())
+}
+
 /// The identities that one request reserves: one for each observer that it creates.
 pub(crate) struct Identities {
     first: Uuid,
@@ -77,8 +84,7 @@ impl Identities {
             text = format!("{namespace}\n{text}");
         }
         let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes());
-        let stands =
-            records.store.claim(&format!("key/{}", own(key)), &format!("{fresh} {digest}"), KEEP).await?;
+        let stands = records.store.claim(&note_of(key), &format!("{fresh} {digest}"), KEEP).await?;
         let (first, known) = stands.split_once(' ').unwrap_or_default();
         if known != digest.to_string() {
             let detail =
@@ -139,6 +145,11 @@ pub(crate) async fn is_first(
 
 fn digest(what: &str, key: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{what} {}", own(key)).as_bytes())
+}
+
+/// The note that reserves the key of a create.
+fn note_of(key: &str) -> String {
+    format!("key/{}", own(key))
 }
 
 /// The key with its sender, because each sender has keys of its own. No key contains the separator. A later token of the

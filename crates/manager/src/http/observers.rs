@@ -1,7 +1,7 @@
 //! Observers over HTTP: create, list, read.
 
 use super::body::JsonBody;
-use super::creating::{create_as, create_dry, created, made_up_name};
+use super::creating::{check, create_as, create_dry, created, made_up_name};
 use super::draft::{draft, namespace_of};
 use super::etag::tag;
 use super::filter::{ObserverFilter, StatusFilter, filter, sort_value};
@@ -52,6 +52,12 @@ pub(crate) async fn create(
     let draft = draft(body.clone(), (&namespace, &made_up_name()?))?;
     if dry_run {
         return create_dry(&manager, draft).await;
+    }
+    if headers.contains_key(idempotency::HEADER)
+        && let Err(problem) = check(&manager, &draft).await
+        && !idempotency::is_used(&manager.records, &headers).await?
+    {
+        return Err(problem);
     }
     match idempotency::reserve(&manager.records, &headers, (&namespace, &body)).await? {
         Once::Make(identity) => create_as(&manager, identity, draft).await,

@@ -3,7 +3,7 @@
 use super::body::{JsonBody, parsed};
 use super::caller;
 use super::filter::sort_value;
-use super::idempotency::Identities;
+use super::idempotency::{self, Identities};
 use super::limits;
 use super::namespaces;
 use super::pagination::Part;
@@ -83,12 +83,20 @@ pub(crate) async fn start(
         let rollout = draft.rollout(RolloutId(Uuid::nil()), &body["selector"], records);
         return Ok(Json(shown(with_pending(rollout, &members))).into_response());
     }
+    let members = if idempotency::is_used(records, &headers).await? {
+        None
+    } else {
+        Some(members_of(&manager, &filter, &draft.patch).await?)
+    };
     let (id, again) = Identities::reserve(records, &headers, (&Namespace::default(), &body)).await?.single();
     let id = RolloutId(id);
     if again && let Some(known) = records.store.rollout(&RolloutRef::Id(id)).await? {
         return Ok(created(known));
     }
-    let members = members_of(&manager, &filter, &draft.patch).await?;
+    let members = match members {
+        Some(members) => members,
+        None => members_of(&manager, &filter, &draft.patch).await?,
+    };
     let rollout = with_pending(draft.rollout(id, &body["selector"], records), &members);
     let refused = |code: Code, detail: String| Err(Problem::new(code, detail));
     match records.store.create_rollout(&rollout, &members).await? {

@@ -54,7 +54,10 @@ pub(super) async fn create(
                     "the batch that was created with this idempotency-key has been deleted; use a new key";
                 return Err(Problem::new(Code::KeyReused, detail));
             }
-            check_members(manager, id, &draft).await?;
+            // A request with a new key was checked before it reserved the key.
+            if again {
+                check_members(manager, id, &draft).await?;
+            }
             store(records, id, &draft).await?
         }
     };
