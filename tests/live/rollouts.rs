@@ -138,7 +138,8 @@ async fn each_observer_changes_once_while_managers_die_in_turn() {
     let edit = json!({"priority": 7});
     going.api.done::<Observer>("PATCH", "/v1/observers/o10", Some(edit), 200).await;
     assert_eq!(going.api.call("DELETE", "/v1/observers/o11?wait=20s", None).await.0, 200);
-    for least in [1, 3, 5, 8] {
+    let kills = [1, 3, 5, 8];
+    for least in kills {
         going.until("pause", &[MemberState::Changed, MemberState::Done], least).await;
         going.kill_a_manager().await;
     }
@@ -151,14 +152,16 @@ async fn each_observer_changes_once_while_managers_die_in_turn() {
     let members = going.members("pause").await;
     assert!(members[10].reason.starts_with("it was edited"), "{:?}", members[10]);
     assert_eq!(members[11].reason, "it was deleted");
-    let mut changes = Vec::new();
+    let (mut changes, mut published_again) = (Vec::new(), 0);
     for number in 0..10 {
         let versions = going.versions(number).await;
         assert_eq!(versions.len(), 2, "{versions:?}");
         assert_eq!(versions[0].by.as_deref(), Some("rollout pause"));
         assert_eq!(versions[0].definition["spec"]["argv"][2], AFTER);
         let runs = going.api.observer(&named(number)).await;
-        assert_eq!((runs.generation, runs.status), (2, Status::Processing), "{runs:?}");
+        assert_eq!(runs.status, Status::Processing, "{runs:?}");
+        // A manager that is killed before it records a publish leads to one more of the same version.
+        published_again += usize::try_from(runs.generation.checked_sub(2).unwrap()).unwrap();
         changes.push((versions[0].at, runs.started_at.unwrap()));
         // A manager that is killed may lose events; it never tells one twice.
         let events: Vec<Event> = going.api.events_of(&named(number)).await;
@@ -167,6 +170,7 @@ async fn each_observer_changes_once_while_managers_die_in_turn() {
         let by = |it: &&Event| it.by.as_ref().and_then(|by| by.who.as_deref()) == Some("rollout pause");
         assert!(changed.iter().all(by), "{changed:?}");
     }
+    assert!(published_again <= kills.len(), "{published_again} more publishes");
     judge_parallel(&changes);
     assert_eq!(going.versions(10).await.len(), 2, "only the edit");
     assert_eq!(going.api.observer("o10").await.spec["argv"][2], BEFORE);

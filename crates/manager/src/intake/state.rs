@@ -173,8 +173,7 @@ impl Batch {
 async fn apply(manager: &Manager, batch: &Batch) -> Result<Answers, StoreError> {
     registrations::apply(manager, &batch.new_services, &batch.gone).await?;
     for (pool, at) in &batch.pools {
-        // The time is by the service's clock, which may be ahead.
-        work_queues::note_created(&manager.records, pool, (*at).min(manager.records.clock.now())).await?;
+        work_queues::note_report(&manager.records, pool, *at).await?;
     }
     unknown::adopt(manager, &batch.described).await?;
     if !batch.parked.is_empty() {

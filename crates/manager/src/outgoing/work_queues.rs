@@ -14,8 +14,9 @@ use tracing::{debug, warn};
 
 /// How long the note about a new queue waits for a manager.
 const NOTE_KEPT: Duration = Duration::from_secs(3600);
-/// A message may be confirmed just before the report about the new queue is written.
-const SLACK: Duration = Duration::from_secs(1);
+/// A service reports that it created a queue after it did so, by its own clock: messages that were published up to this time before count
+/// as in the new queue.
+const REPORT_SLACK: Duration = Duration::from_secs(1);
 
 /// Makes sure that the work queue of a pool exists, once per session.
 pub(crate) async fn ensure(manager: &Manager, session: &dyn Session, pool: &Pool) -> Result<(), BrokerError> {
@@ -32,6 +33,7 @@ pub(crate) async fn declare(
     pool: &Pool,
 ) -> Result<(), BrokerError> {
     let queue = manager.link.topology.work(pool);
+    let before = manager.records.clock.now();
     let declared = match session.declare(&queue, &kind(&manager.records, pool)).await {
         Err(BrokerError::Refused(why)) if has_become_single(&manager.records, pool).await => {
             debug!(%pool, why, "another manager or a service has created the pool as a single one");
@@ -43,7 +45,7 @@ pub(crate) async fn declare(
     // must a manager. Without the note each observer is missed on its own, minutes later.
     if declared? == Declared::Created {
         manager.records.events.tell_all(EventKind::WorkQueueCreated, format!("pool {pool}"));
-        if let Err(error) = note_created(&manager.records, pool, manager.records.clock.now()).await {
+        if let Err(error) = note_created(&manager.records, pool, before).await {
             warn!(%pool, %error, "failed to record the re-creation of the work queue");
         }
     }
@@ -88,9 +90,16 @@ async fn has_become_single(records: &Records, pool: &Pool) -> bool {
     true
 }
 
-/// Notes that the work queue of a pool was created; the note is kept until a manager has acted on it.
-pub(crate) async fn note_created(records: &Records, pool: &Pool, at: Timestamp) -> Result<(), StoreError> {
-    records.store.set_note(&note(pool), &at.minus(SLACK).0.to_string(), NOTE_KEPT).await
+/// Notes that a service created the work queue of a pool.
+pub(crate) async fn note_report(records: &Records, pool: &Pool, at: Timestamp) -> Result<(), StoreError> {
+    // The clock of the service may be ahead.
+    note_created(records, pool, at.min(records.clock.now()).minus(REPORT_SLACK)).await
+}
+
+/// Notes that the work queue of a pool was created: the messages that were published before `at` are gone. The note is kept until a manager
+/// has acted on it.
+async fn note_created(records: &Records, pool: &Pool, at: Timestamp) -> Result<(), StoreError> {
+    records.store.set_note(&note(pool), &at.0.to_string(), NOTE_KEPT).await
 }
 
 /// The key of that note.
