@@ -136,6 +136,22 @@ impl Order {
         }
     }
 
+    /// Whether the service has this order already.
+    pub(crate) fn changes_nothing(self, before: &Service) -> bool {
+        let is_living = !before.state.is_over();
+        match self {
+            Self::Cordon => is_living && before.cordoned,
+            Self::Uncordon => is_living && !before.cordoned,
+            Self::Drain | Self::Capacity => false,
+        }
+    }
+
+    /// The answer about a service that had this order before.
+    pub(crate) fn again(self, it: &Service) -> String {
+        let what = if self == Self::Uncordon { "not cordoned" } else { "cordoned already" };
+        format!("service {} is {what}; it holds {} of {}", it.name, it.held, it.capacity)
+    }
+
     /// The answer about a service of which no process lives: orders belong to its name.
     fn for_the_next_process(self, Service { name, state, capacity_set, .. }: &Service) -> String {
         let next = match (self, capacity_set) {
@@ -188,6 +204,29 @@ mod tests {
             (Order::Capacity, "service s1 is lost: its next process has 5 slots"),
         ] {
             assert_eq!(order.told(&lost), told);
+        }
+    }
+
+    #[test]
+    fn an_order_that_a_service_has_already_is_told_as_such() {
+        let of = |state: &str, cordoned: bool| -> Service {
+            serde_json::from_value(json!({"id": uuid::Uuid::nil(), "name": "s1", "pool": "default",
+                "capacity": 10, "held": 4, "free": 6, "state": state, "kinds": [], "version": "1", "host": "h",
+                "created_at": Timestamp(0), "modified_at": Timestamp(0), "last_heartbeat_at": Timestamp(0),
+                "is_deleted": state == "lost", "cordoned": cordoned}))
+            .unwrap()
+        };
+        for (order, state, cordoned, told) in [
+            (Order::Cordon, "cordoned", true, Some("service s1 is cordoned already; it holds 4 of 10")),
+            (Order::Uncordon, "active", false, Some("service s1 is not cordoned; it holds 4 of 10")),
+            (Order::Uncordon, "cordoned", true, None),
+            (Order::Cordon, "active", false, None),
+            (Order::Cordon, "lost", true, None),
+            (Order::Drain, "cordoned", true, None),
+        ] {
+            let it = of(state, cordoned);
+            let again = order.changes_nothing(&it).then(|| order.again(&it));
+            assert_eq!(again.as_deref(), told, "{order:?} {state}");
         }
     }
 

@@ -88,9 +88,12 @@ export function findingsFor(state) {
 }
 
 const OF_POOLS = new Set(["pool-full", "no-service", "no-active-service"]), OF_LOSSES = new Set(["service-lost", "service-frozen", "service-killed"]), OF_OBSERVERS = new Set(["crash-loop", "failed"]);
+/** What a finding says, without the subject beside it. */
+const saidOf = ({ subject, what }) => (what.startsWith(`${subject} `) ? begun(what.slice(subject.length + 1)) : what);
+
 const findingRow = (it) => h("li", { key: `finding-${it.code}-${it.subject}` },
   h("span", { class: "mark", "data-status": it.severity === "critical" ? "Failed" : "restarting" }),
-  h("div", {}, h("span", { class: "title" }, h("a", { href: "#/doctor" }, begun(it.subject))), h("p", { class: "said" }, timed(it.what))),
+  h("div", {}, h("span", { class: "title" }, h("a", { href: "#/doctor" }, begun(it.subject))), h("p", { class: "said" }, timed(saidOf(it)))),
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": it.severity === "critical" ? "Failed" : "restarting" }, it.severity === "critical" ? "Critical" : "Warning")));
 
 export function problemsPanel({ items, total }, { pools, services, missing, findings }) {

@@ -31,6 +31,9 @@ const FOREIGN: [(&str, &str); 10] = [
     ("create", "rollout start"),
 ];
 
+/// What other programs call a command that describes one object.
+const SHOWS: [&str; 3] = ["show", "inspect", "info"];
+
 /// Flags of other commands: the command, what users write, and what they mean.
 const FLAGS: [(&str, &str, &str); 4] = [
     ("move", "--service", "--to"),
@@ -55,11 +58,8 @@ pub(super) fn parsed() -> Cli {
 /// A number below the permitted range is a wrong value, not an unknown flag.
 fn numbers_may_be_negative(command: Command) -> Command {
     let of_flag = |arg: clap::Arg| {
-        if arg.get_action().takes_values() && !arg.is_positional() {
-            arg.allow_negative_numbers(true)
-        } else {
-            arg
-        }
+        let is_number = arg.get_id() == "slots" || !arg.is_positional();
+        if arg.get_action().takes_values() && is_number { arg.allow_negative_numbers(true) } else { arg }
     };
     command.mut_args(of_flag).mut_subcommands(numbers_may_be_negative)
 }
@@ -153,6 +153,13 @@ fn meant(error: &Error, command: &Command, first: Option<&str>) -> Option<String
         && is_meant_here(ours)
     {
         return Some(ours.to_owned());
+    }
+    if SHOWS.contains(&wrong) {
+        let is_top = parent.get_name() == command.get_name();
+        let described = if is_top { command.find_subcommand("observer") } else { Some(parent) };
+        if described.is_some_and(|it| it.find_subcommand("describe").is_some()) {
+            return Some(if is_top { "observer describe" } else { "describe" }.to_owned());
+        }
     }
     let all = || parent.get_subcommands().filter(|it| !it.is_hide_set());
     let names = all().flat_map(Command::get_name_and_visible_aliases);
@@ -250,6 +257,8 @@ mod tests {
             ("everwatch drain service-1", "'service drain'"),
             ("everwatch observer stop x", "'observer pause'"),
             ("everwatch rollout create r1", "'rollout start'"),
+            ("everwatch kind show ticker", "'describe'"),
+            ("everwatch show news", "'observer describe'"),
         ] {
             let told = told(line);
             assert!(told.contains(&format!("similar subcommand exists: {meant}")), "{told}");
@@ -276,6 +285,11 @@ mod tests {
     fn wrong_values_are_not_taken_for_flags() {
         assert!(told("everwatch observer list --limit -1").contains("-1"));
         assert!(!told("everwatch observer list --limit -1").contains("unexpected argument"));
+        let slots = "everwatch service capacity s1 -2".split(' ');
+        assert!(
+            numbers_may_be_negative(Cli::command()).try_get_matches_from(slots).is_ok(),
+            "told as a number"
+        );
         assert!(!told("everwatch rollout list --wiat").contains("-- --wiat"));
         assert!(told("everwatch observer pause").contains("select them with a filter"));
         assert!(!told("everwatch observer describe").contains("filter"));

@@ -39,9 +39,12 @@ pub(crate) async fn safe_mode(server: &str, verb: SafeMode) -> anyhow::Result<()
         SafeMode::On { reason } => Some(json!({ "on": true, "reason": reason })),
         SafeMode::Off => Some(json!({ "on": false })),
     };
+    let is_off = definition.as_ref().is_some_and(|it| it["on"] == false);
+    let was_off = is_off && client.read::<api::SafeMode>("/v1/safe-mode").await.is_ok_and(|it| !it.on);
     let method = if definition.is_some() { Method::PUT } else { Method::GET };
     let safe_mode: api::SafeMode = client.send(method, "/v1/safe-mode", definition.as_ref()).await?;
     answer(&match (safe_mode.on, safe_mode.reason.as_str()) {
+        (false, _) if was_off => "safe mode is off already".to_owned(),
         (false, _) => "safe mode is off".to_owned(),
         (true, "") => "safe mode is on".to_owned(),
         (true, reason) => format!("safe mode is on: {reason}"),

@@ -69,16 +69,18 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
 
 async fn ordered(client: &Client, names: &[String], (verb, order): (&str, Order)) -> anyhow::Result<()> {
     fan_out::each(names, "done", |name| async move {
-        let ends_drain = order == Order::Uncordon && is_draining(client, name).await;
-        let told = order.told(&confirmed(client, self::order(client, name, verb, None).await?).await);
+        // If the manager does not answer, the order tells why.
+        let before: Option<api::Service> = client.read(&path(name)).await.ok();
+        let it = confirmed(client, self::order(client, name, verb, None).await?).await;
+        let Some(before) = before else { return Ok(order.told(&it)) };
+        if order.changes_nothing(&before) {
+            return Ok(order.again(&it));
+        }
+        let ends_drain = order == Order::Uncordon && before.drain.is_some();
+        let told = order.told(&it);
         Ok(if ends_drain { format!("{told}; its drain is ended") } else { told })
     })
     .await
-}
-
-/// Whether a drain of this service is not over; if the manager does not say, the order tells why.
-async fn is_draining(client: &Client, name: &str) -> bool {
-    client.read::<api::Service>(&path(name)).await.is_ok_and(|it| it.drain.is_some())
 }
 
 /// The service once it has confirmed its order: the next command finds it in its new state. If it does not confirm the order in time,

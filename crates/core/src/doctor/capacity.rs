@@ -169,6 +169,15 @@ pub(super) fn cordoned<'a>(pool: &Pool, fleet: &'a FleetFacts) -> Vec<&'a Servic
     all
 }
 
+/// How many slots the largest service has, and how many others have as many.
+fn of_size(sizes: &[u32], largest: u64) -> String {
+    match sizes.iter().filter(|it| u64::from(**it) == largest).count() {
+        0 | 1 => format!("it has {largest}"),
+        2 => format!("it and one other have {largest} each"),
+        all => format!("it and {} others have {largest} each", all - 1),
+    }
+}
+
 fn of_pool(
     pool: &Pool,
     (services, cordoned): (&[&ServiceRow], &[&ServiceRow]),
@@ -214,7 +223,8 @@ fn of_pool(
             severity: Severity::Warning,
             subject: format!("service {name}"),
             what: format!(
-                "losing {name} (it has {size} of {room} slots) leaves pool {pool} {} short of the {needed} that it needs",
+                "losing {name} ({} of {room} slots) leaves pool {pool} {} short of the {needed} that it needs",
+                of_size(&sizes, size),
                 counted(missing(room - size), "slot")
             ),
             why: "those observers do not run until the service comes back".to_owned(),

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use everwatch_api::{ProblemBody, Service};
 use everwatch_core::capacity::blocks::CAPACITY_MAX;
 use everwatch_core::capacity::maintenance::{DrainRequest, Orders};
-use everwatch_core::clock::friendly;
+use everwatch_core::clock::{friendly, show};
 use everwatch_core::id::ServiceId;
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::events::EventKind;
@@ -119,7 +119,13 @@ pub(crate) async fn drain(
         until: body.within.map(|Within(time)| asked_at.plus(time)),
         force: body.force,
     };
-    let text = format!("{} to hand over", counted(of, "observer"));
+    let mut text = format!("{} to hand over", counted(of, "observer"));
+    if let Some(Within(time)) = body.within {
+        text.push_str(&format!(", within {}", show(time)));
+    }
+    if body.force == Some(true) {
+        text.push_str(", even if no other service has room");
+    }
     order(&manager, &key, (EventKind::ServiceDraining, text), |orders| orders.drain(drain)).await
 }
 

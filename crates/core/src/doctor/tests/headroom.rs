@@ -45,6 +45,15 @@ fn missing_headroom_is_reported() {
     assert_eq!(cure, "start another service of pool default with at least 15 slots");
     assert_eq!(found(sizes(&[10, 10, 10], 21)), ["Warning too-big-to-lose service s3"]);
     assert_eq!(found(sizes(&[10, 40, 10], 21)), ["Warning too-big-to-lose service s2"]);
+    let sized: [(&'static [u32], &str); 3] = [
+        (&[10, 10, 10], "losing s3 (it and 2 others have 10 each of 30 slots) "),
+        (&[15, 15], "losing s2 (it and one other have 15 each of 30 slots) "),
+        (&[1, 40], "losing s2 (it has 40 of 41 slots) "),
+    ];
+    for (all, named) in sized {
+        let told = diagnosed(sizes(all, 21)).remove(0).what;
+        assert!(told.starts_with(named), "{told}");
+    }
     assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
     assert_eq!(found(sizes(&[10], 0)), NONE, "nothing would be lost");
 }
