@@ -140,11 +140,11 @@ pub(crate) async fn audit(
     let principal = params.one("principal")?;
     let part: Part<i64> = Part::read(&mut params)?;
     params.finish()?;
+    let total = manager.records.store.count_audit(principal.as_deref()).await?;
     let filter = AuditFilter { principal, before: part.after };
     let mut entries = manager.records.store.audit(&filter, part.limit + 1).await?;
     let more = entries.len() > part.limit;
     entries.truncate(part.limit);
     let next_cursor = entries.last().filter(|_| more).and_then(|last| part.cursor(last.id));
-    let total = entries.len() as u64;
     Ok(Json(Listed { items: entries.into_iter().map(AuditEntry::from).collect(), next_cursor, total }))
 }

@@ -127,6 +127,9 @@ pub async fn the_audit_log_keeps_requests_and_what_came_of_them(store: &dyn Stor
     assert_eq!(shown(store.audit(&of_a, 10).await.unwrap()), [path(0, Some(done))]);
     let newest = store.audit(&AuditFilter::default(), 1).await.unwrap();
     assert_eq!(shown(newest), [path(2, None)]);
+    for (principal, number) in [(None, 3), (Some("a"), 2), (Some("b"), 0)] {
+        assert_eq!(store.count_audit(principal).await.unwrap(), number, "{principal:?}");
+    }
     assert_eq!(store.forget_audit(later).await.unwrap(), 2);
     assert_eq!(store.audit(&AuditFilter::default(), 10).await.unwrap().len(), 1);
 }

@@ -117,6 +117,10 @@ impl Audit for MemoryStore {
         };
         Ok(tables.access.audit.iter().rev().filter(is).take(most).cloned().collect())
     }
+    async fn count_audit(&self, principal: Option<&str>) -> Result<u64, StoreError> {
+        let is = |entry: &&AuditEntry| principal.is_none() || entry.principal.as_deref() == principal;
+        Ok(self.tables().access.audit.iter().filter(is).count() as u64)
+    }
     async fn forget_audit(&self, before: Timestamp) -> Result<u64, StoreError> {
         let access = &mut self.tables().access;
         let had = access.audit.len();

@@ -77,6 +77,8 @@ pub trait Audit: Send + Sync + 'static {
     async fn set_outcomes(&self, outcomes: &[(i64, Outcome)]) -> Result<(), StoreError>;
     /// Entries with their outcomes, the newest first.
     async fn audit(&self, filter: &AuditFilter, most: usize) -> Result<Vec<AuditEntry>, StoreError>;
+    /// The number of entries, of this principal if one is given.
+    async fn count_audit(&self, principal: Option<&str>) -> Result<u64, StoreError>;
     /// Deletes entries older than `before`; returns their number.
     async fn forget_audit(&self, before: Timestamp) -> Result<u64, StoreError>;
 }

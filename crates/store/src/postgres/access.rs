@@ -133,6 +133,18 @@ async fn audit(pool: &PgPool, filter: &AuditFilter, most: usize) -> Result<Vec<A
     Ok(audit_entries(columns))
 }
 
+async fn count_audit(pool: &PgPool, principal: Option<&str>) -> Result<u64, StoreError> {
+    // Two statements: one with both conditions would not use the index of principals.
+    let count = match principal {
+        Some(principal) => {
+            sqlx::query_scalar("SELECT count(*) FROM audit WHERE principal = $1").bind(principal.to_owned())
+        }
+        None => sqlx::query_scalar("SELECT count(*) FROM audit"),
+    };
+    let count: i64 = count.fetch_one(pool).await.map_err(failure)?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
 async fn documents(pool: &PgPool, all: &'static str) -> Result<Vec<String>, StoreError> {
     sqlx::query_scalar(all).fetch_all(pool).await.map_err(failure)
 }
@@ -186,6 +198,9 @@ impl Audit for PgStore {
     }
     async fn audit(&self, filter: &AuditFilter, most: usize) -> Result<Vec<AuditEntry>, StoreError> {
         answered(audit(&self.pool, filter, most)).await
+    }
+    async fn count_audit(&self, principal: Option<&str>) -> Result<u64, StoreError> {
+        answered(count_audit(&self.pool, principal)).await
     }
     async fn forget_audit(&self, before: Timestamp) -> Result<u64, StoreError> {
         answered(delete(&self.pool, "DELETE FROM audit WHERE at < $1", before)).await

@@ -140,6 +140,15 @@ impl Audit for SqliteStore {
             page.bind(limit(most)).fetch_all(&self.readers).await.map_err(failure)?;
         Ok(audit_entries(columns))
     }
+    async fn count_audit(&self, principal: Option<&str>) -> Result<u64, StoreError> {
+        let count = match principal {
+            Some(principal) => sqlx::query_scalar("SELECT count(*) FROM audit WHERE principal = ?1")
+                .bind(principal.to_owned()),
+            None => sqlx::query_scalar("SELECT count(*) FROM audit"),
+        };
+        let count: i64 = count.fetch_one(&self.readers).await.map_err(failure)?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
     async fn forget_audit(&self, before: Timestamp) -> Result<u64, StoreError> {
         let forget = sqlx::query("DELETE FROM audit WHERE at < ?1").bind(before.0);
         Ok(forget.execute(&self.writer).await.map_err(failure)?.rows_affected())

@@ -49,6 +49,9 @@ impl Audit for RemoteStore {
     async fn audit(&self, filter: &AuditFilter, most: usize) -> Result<Vec<AuditEntry>, StoreError> {
         self.operation(Way::Read, self.memory().audit(filter, most)).await
     }
+    async fn count_audit(&self, principal: Option<&str>) -> Result<u64, StoreError> {
+        self.operation(Way::Read, self.memory().count_audit(principal)).await
+    }
     async fn forget_audit(&self, before: Timestamp) -> Result<u64, StoreError> {
         self.operation(Way::Write, self.memory().forget_audit(before)).await
     }
