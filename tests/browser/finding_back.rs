@@ -79,7 +79,7 @@ async fn handovers_are_listed_and_only_losses_are_counted() {
     page.press("Move").await;
     page.confirm().await;
     page.view("#/incidents?show=handovers").await;
-    page.until_text(".incident-list", "handed over · 1 observer moved").await;
+    page.until_text(".incident-list", "handed over (move) · 1 observer moved").await;
     let count = "(document.querySelector('#nav a[href=\"#/incidents\"] b')?.textContent ?? '0') === document.querySelector('.head .total').textContent";
     page.until(
         "no incident",

@@ -86,8 +86,8 @@ pub struct Observer {
     /// run.
     #[schema(value_type = Option<String>, example = "running")]
     pub health: Option<health::Health>,
-    /// How often its code was started again after an error, in the present run and since it last was healthy for the
-    /// `reset_after` of its retry policy.
+    /// How often its code was started again after an error since it last was healthy for the `reset_after` of its retry policy. A
+    /// move does not reset the number.
     pub restarts: u32,
     /// The reason for its status, as a sentence; may be empty.
     pub reason: String,

@@ -77,6 +77,9 @@ pub struct Version {
     pub version: String,
     /// This incarnation of the manager.
     pub manager: Uuid,
+    /// Whether `everwatch dev` runs the manager: `POST /dev/chaos/{service}/kill` then kills a service, to try out failover.
+    #[serde(default)]
+    pub dev: bool,
 }
 
 /// Whether the manager is alive or ready.

@@ -69,7 +69,7 @@ impl Action<'_> {
         };
         let reason = match it.reason.as_str() {
             "" => String::new(),
-            _ if is_admitted_next(it) => ": to be admitted".to_owned(),
+            _ if it.reason_code == Some(ReasonCode::WaitingForSlot) => admitted_soon(it),
             reason => format!(": {reason}"),
         };
         format!("observer {} {what} ({}{reason})", it.name, it.status)
@@ -87,10 +87,12 @@ pub(crate) fn is_on(it: &Observer, service: &str) -> bool {
     it.service.as_ref().is_some_and(|on| on.name == service || on.id.to_string() == service)
 }
 
-/// Whether a manager admits the observer next, unless a limit delays it: it is the first in line, and a service has a free slot.
-fn is_admitted_next(it: &Observer) -> bool {
-    let is_first = it.waiting.as_ref().is_some_and(|waiting| waiting.place == Some(1));
-    is_first && it.reason_code == Some(ReasonCode::WaitingForSlot)
+/// Why an observer waits although a service has a free slot: a manager admits it soon, those before it first.
+fn admitted_soon(it: &Observer) -> String {
+    match it.waiting.as_ref().and_then(|waiting| Some((waiting.place?, waiting.of?))) {
+        Some((place, of)) if place > 1 => format!(": to be admitted, number {place} of {of} in line"),
+        _ => ": to be admitted".to_owned(),
+    }
 }
 
 fn look(name: &str) -> String {
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_in_line_waits_for_a_slot_only_if_there_is_none() {
+    fn an_observer_waits_for_a_slot_only_if_there_is_none() {
         let created = |code: &str, place: u64| {
             let mut sent =
                 an_observer("news", "Created", "waiting for a slot in pool default").sent().clone();
@@ -240,11 +242,8 @@ mod tests {
             Action::Create.told(&serde_json::from_value(sent).unwrap())
         };
         assert_eq!(created("waiting-for-slot", 1), "observer news is created (Created: to be admitted)");
-        for (code, place) in [("waiting-for-slot", 2), ("pool-is-full", 1)] {
-            assert!(
-                created(code, place).ends_with("(Created: waiting for a slot in pool default)"),
-                "{code}"
-            );
-        }
+        let fourth = "observer news is created (Created: to be admitted, number 4 of 9 in line)";
+        assert_eq!(created("waiting-for-slot", 4), fourth);
+        assert!(created("pool-is-full", 1).ends_with("(Created: waiting for a slot in pool default)"));
     }
 }

@@ -220,7 +220,7 @@ pub(crate) enum Command {
     },
     /// Check a local process; exit 0 if it is healthy
     Health {
-        /// Check this URL instead of the manager that --server or the configuration names, such as
+        /// Check this URL instead of the manager that --server, EVERWATCH_SERVER or the configuration names, such as
         /// http://127.0.0.1:7700/readyz
         #[arg(long, conflicts_with = "server")]
         url: Option<String>,
@@ -408,6 +408,7 @@ pub(crate) enum Observer {
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Parked {
     /// List parked messages, the newest first
+    #[command(alias = "ls")]
     List(Watched),
     /// Send a parked message back to its queue
     Retry { id: i64 },

@@ -75,7 +75,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             roles::configured(config.as_deref()).and_then(|settings| bench::fleet(&settings, count))
         }
         Command::Health { url } => {
-            let url = url.or_else(|| given.as_deref().map(health::of_server));
+            let url = url.or_else(|| named(given.as_deref()).as_deref().map(health::of_server));
             roles::configured(config.as_deref()).and_then(|settings| health::run(&settings, url))
         }
         Command::Migrate { restored } => {
@@ -137,10 +137,15 @@ fn connection(everywhere: Everywhere) -> anyhow::Result<String> {
     server
 }
 
+/// The given URL of the manager, otherwise that of the environment.
+fn named(given: Option<&str>) -> Option<String> {
+    let of_environment = || std::env::var("EVERWATCH_SERVER").ok().filter(|url| !url.is_empty());
+    given.map(str::to_owned).or_else(of_environment)
+}
+
 /// The URL of the manager: the given one, otherwise that of the environment, of the configuration file, of the context, or the default.
 fn server(given: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
-    let of_environment = std::env::var("EVERWATCH_SERVER").ok().filter(|url| !url.is_empty());
-    match (given.or(of_environment.as_deref()), config) {
+    match (named(given).as_deref(), config) {
         (Some(given), _) => Ok(given.trim_end_matches('/').to_owned()),
         (None, Some(_)) => health::url(&roles::configured(config)?.manager),
         (None, None) => {

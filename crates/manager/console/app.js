@@ -10,7 +10,7 @@ import { openPalette } from "./palette.js";
 import { duration, empty, tick } from "./show.js";
 import { PAIRS, VIEWS } from "./views.js";
 import { loginForm, showUser } from "./login.js";
-import { may } from "./session.js";
+import { may, noteDev } from "./session.js";
 
 const main = document.getElementById("main");
 
@@ -169,7 +169,7 @@ async function entered() {
 }
 
 async function greet() {
-  get("/v1/version").then((it) => { document.getElementById("version").textContent = it.version; }, () => {});
+  get("/v1/version").then((it) => { document.getElementById("version").textContent = it.version; noteDev(it.dev); }, () => {});
   await showUser(document.getElementById("user"), entered);
   document.getElementById("new").hidden = !may("observers:create");
   drawNav(route?.parts[0]);

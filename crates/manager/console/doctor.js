@@ -14,6 +14,7 @@ const ORDER = ["critical", "warning", "info"];
 const CURES = [
   { like: /^everwatch safe-mode off$/, word: () => "Switch safe mode off", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
   { like: /^everwatch service capacity (\S+) (\d+)$/, word: (name, slots) => `Set ${name} to ${slots} slots`, needs: "services:operate", send: (name, slots) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: Number(slots) }) },
+  { like: /^everwatch service capacity (\S+) default$/, word: (name) => `Restore the slots of ${name}`, needs: "services:operate", send: (name) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: null }) },
   { like: /^everwatch service (cordon|uncordon) (\S+)$/, word: (verb, name) => `${verb === "cordon" ? "Cordon" : "Uncordon"} ${name}`, needs: "services:operate", send: (verb, name) => call("POST", `/v1/services/${encodeURIComponent(name)}/${verb}`) },
   { like: /^everwatch pool resume (\S+)$/, word: (name) => `Resume pool ${name}`, needs: "pools:write", send: (name) => call("PUT", `/v1/pools/${encodeURIComponent(name)}`, { paused: false }) },
   { like: /^everwatch observer (retry|pause|resume|restart) (?:-n (\S+) )?([\w.-]+)$/, word: (verb, _namespace, name) => `${verb[0].toUpperCase()}${verb.slice(1)} ${name}`, needs: "observers:operate", send: (verb, namespace, name) => call("POST", `/v1/observers/${encodeURIComponent(name)}/${verb}${namespace ? `?${query({ namespace })}` : ""}`) },

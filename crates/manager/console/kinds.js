@@ -51,7 +51,7 @@ function drawOne({ name, it, services, used }) {
       { title: "Field", cell: (field) => h("code", {}, field.name) },
       { title: "Type", cell: (field) => (field.choices ? field.choices.join(" | ") : field.shape) },
       { title: "Required", cell: (field) => (field.required ? "required" : "") },
-      { title: "Default", cell: (field) => (field.fallback === undefined || field.fallback === null ? "" : h("code", {}, JSON.stringify(field.fallback))) },
+      { title: "Default", class: "value", cell: (field) => (field.fallback === undefined || field.fallback === null ? "" : h("code", {}, JSON.stringify(field.fallback))) },
       { title: "Meaning", class: "about", cell: (field) => coded(field.about.replaceAll("\n", " ")) },
     ], all)),
     h("div", { class: "panels", key: "more" },

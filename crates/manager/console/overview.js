@@ -10,7 +10,7 @@ import { readTimeline } from "./lanes-load.js";
 import { COUNTS, someIncidents } from "./nav.js";
 import { findingsFor, full as fullOf, problems, problemsPanel, waitingIn, wantedIn, withoutService } from "./problems.js";
 import { spans } from "./range.js";
-import { may, readable } from "./session.js";
+import { isDev, may, readable } from "./session.js";
 import { bar, countOf, counted, empty, number, observersIn as total, table, word } from "./show.js";
 
 const SHOWN = 5;
@@ -99,7 +99,7 @@ function standing({ stats, pools, room: { capacity, free, active, able } }) {
 function warnings({ stats, safeMode, parked, silent }) {
   return [
     stats.broker ? null : h("p", { class: "notice", "data-tone": "bad", key: "broker" }, h("strong", {}, "The broker is not connected. "), "Observers keep running; none can start, and no reports arrive."),
-    safeMode.on ? h("p", { class: "notice", "data-tone": "wait", key: "safe" }, h("a", { href: "#/safe-mode" }, "Safe mode."), ` Managers conclude nothing from silence${safeMode.reason ? `: ${safeMode.reason}` : ""}.`) : null,
+    safeMode.on ? h("p", { class: "notice", "data-tone": "wait", key: "safe" }, h("a", { href: "#/safe-mode" }, "Safe mode is on"), `${safeMode.reason ? ` (${safeMode.reason})` : ""}: managers consider no service lost, and republish no observer whose message is missing.`) : null,
     silent.length ? h("p", { class: "notice", "data-tone": "wait", key: "silent" }, h("strong", {}, `${counted(silent.length, "service")} silent: `), silent.slice(0, 5).map((it) => `${it.name}, last heartbeat ${clock(Date.parse(it.last_heartbeat_at))}`).join("; "), `. ${silent.length === 1 ? "Its" : "Their"} observers may not run.`) : null,
     parked ? h("p", { class: "notice", "data-tone": "wait", key: "parked" }, h("a", { href: "#/parked" }, `${counted(parked, "message")} parked`), " because managers could not read or apply them.") : null,
   ].filter(Boolean);
@@ -142,6 +142,7 @@ function draw(data, { params }, context) {
   return [
     h("header", { class: "hero" }, h("h1", {}, headline(data)), h("p", {}, capital(standing(data).join(" · ")))),
     ...warnings(data),
+    isDev() && services.some((it) => !it.is_deleted) ? h("p", { class: "fine", key: "dev" }, "Observers are tasks that never end; services run them. This is ", h("code", {}, "everwatch dev"), ": kill a ", h("a", { href: "#/services" }, "service"), ", and its observers continue on the others.") : null,
     total(stats) === 0
       ? empty("Create the first observer", "An observer is a task that never ends: a feed to poll, a device to watch, a process to keep alive. Services run observers; when a service dies, its observers continue on other services.",
         may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null)

@@ -5,7 +5,7 @@ import { help } from "./keys.js";
 import { MISTAKE, fitting, pieces } from "./match.js";
 import { PAGES } from "./nav.js";
 import { hrefOf, savedViews } from "./saved-views.js";
-import { may, readable } from "./session.js";
+import { isDev, may, readable } from "./session.js";
 import { observerName, observerPath, standing, word } from "./show.js";
 
 const TYPING_MS = 120;
@@ -34,6 +34,7 @@ const ACTIONS = [
   { title: "Clone an observer, or copy its definition as YAML, CLI or curl", hint: "on its page", needs: "specs:read", path: "#/observers" },
   { title: "Revert an observer to a former version", words: "undo rollback", hint: "on its page, Versions", needs: "observers:update", path: "#/observers" },
   { title: "Drain, cordon, uncordon, resize or rebalance services", hint: "on the page Services", needs: "services:operate", path: "#/services" },
+  { title: "Kill a service, to see its observers move", words: "chaos failover crash", hint: "on its page", needs: "services:operate", path: "#/services", isPossible: isDev },
   { title: "Pause or resume a pool", hint: "on the page Pools", needs: "pools:write", path: "#/pools" },
   { title: "Switch safe mode on or off", hint: "on the page Safe mode", needs: "safe-mode:write", path: "#/safe-mode" },
   { title: "Revert, pause or cancel a rollout", hint: "on its page", needs: "rollouts:write", path: "#/rollouts" },
@@ -44,7 +45,7 @@ const sourced = (sort, all, textOf, entryOf, typed) => fitting(all, textOf, type
 const pages = (typed) => sourced("Pages", PAGES.filter((it) => may(it.needs)), (it) => `${it.title} ${it.group} ${it.words ?? ""}`, (it) => ({ title: it.title, hint: `g ${it.key}`, run: (commands) => commands.go(`#/${it.path}`) }), typed);
 const shortcuts = (typed) => sourced("Shortcuts", SHORTCUTS.filter((it) => may(it.needs) && (it.isPossible?.() ?? true)), (it) => `${it.title} ${it.words ?? ""}`, (it) => it, typed);
 const views = (typed) => sourced("Views", may("observers:read") ? savedViews() : [], (it) => `${it.name} saved view`, (it) => ({ title: it.name, hint: "saved view", run: (commands) => commands.go(hrefOf(it)) }), typed);
-const actions = (typed) => (typed ? sourced("Actions", ACTIONS.filter((it) => may(it.needs)), (it) => `${it.title} ${it.words ?? ""}`, (it) => ({ title: it.title, hint: it.hint, run: (commands) => commands.go(it.path) }), typed) : []);
+const actions = (typed) => (typed ? sourced("Actions", ACTIONS.filter((it) => may(it.needs) && (it.isPossible?.() ?? true)), (it) => `${it.title} ${it.words ?? ""}`, (it) => ({ title: it.title, hint: it.hint, run: (commands) => commands.go(it.path) }), typed) : []);
 
 /** Observers whose names contain what is typed; if there are none, those that contain it with one mistake. */
 async function observersLike(typed) {

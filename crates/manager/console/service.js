@@ -52,7 +52,7 @@ const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, 
 function draw({ name, it, former, picture, held, events }, { params }, context) {
   const crumb = h("p", { class: "crumb" }, h("a", { href: "#/services" }, "Services"));
   const lanes = picture ? lanesPanel(picture, capacities(it ? [it] : []), { title: "Observers held", spans: spans(params, context), context }) : null;
-  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), lanes, empty("No service of this name is known", "The list shows ended services for a while; the timeline shows them for 24 hours.", h("a", { class: "button", href: "#/services" }, "Services"))];
+  if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), picture?.lanes.length ? lanes : null, empty("No service of this name is known", "The list shows ended services for a while; the timeline shows them for 24 hours.", h("a", { class: "button", href: "#/services" }, "Services"))];
   return [
     h("header", { class: "head" }, crumb, h("h1", {}, it.name), h("span", { class: "status pill", "data-state": it.state }, it.state), it.is_deleted ? null : h("div", { class: "row end" }, orders(it, context))),
     lanes, factsPanel(counting(it, held)),

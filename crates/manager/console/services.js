@@ -5,7 +5,7 @@ import { confirm, toast } from "./ask.js";
 import { asWhole } from "./create-check.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
-import { may } from "./session.js";
+import { isDev, may } from "./session.js";
 import { bar, bytes, counted, duration, empty, fact, number, observerLink, state, table, time } from "./show.js";
 
 const CARDS = 12;
@@ -68,6 +68,12 @@ async function rebalance(context) {
   if (answer) await context.attempt(() => call("POST", "/v1/rebalance:apply", {}), `Moving ${counted(moves, "observer")}.`);
 }
 
+/** Only `everwatch dev` can do it. */
+async function kill(it, context) {
+  const lines = [`Its process ends at once, as if its host had failed. ${it.held ? "Its observers continue on the other services." : "It holds no observer."} A new process starts a few seconds later.`];
+  if (await confirm({ title: `Kill ${it.name}?`, lines, action: "Kill", danger: true })) await context.attempt(() => call("POST", `/dev/chaos/${encodeURIComponent(it.name)}/kill`), `${it.name} is killed.`);
+}
+
 /** The orders for a service. */
 export function orders(it, context) {
   if (!may("services:operate")) return null;
@@ -76,7 +82,8 @@ export function orders(it, context) {
   return h("div", { class: "row" },
     it.cordoned ? button("Uncordon", () => post("uncordon", `${it.name} is being uncordoned.`)) : button("Cordon", () => post("cordon", `${it.name} is being cordoned.`)),
     it.drain ? null : button("Drain", () => drain(it, context)),
-    button("Resize", () => resize(it, context)));
+    button("Resize", () => resize(it, context)),
+    isDev() ? button("Kill", () => kill(it, context)) : null);
 }
 
 export function progress({ of, moved, waits }) {

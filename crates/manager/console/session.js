@@ -14,6 +14,12 @@ export const may = (verb) => verb === undefined || who === null || who.verbs.inc
 export const whoName = () => who?.name ?? null;
 export const isGuarded = () => who?.authentication === true;
 
+let dev = false;
+/** Notes whether `everwatch dev` runs the manager. */
+export const noteDev = (it) => { dev = it; };
+/** Whether `everwatch dev` runs the manager: services can then be killed. */
+export const isDev = () => dev;
+
 /** The answer, or `otherwise` if the session may not read it or the manager does not know the route. */
 export async function readable(verb, work, otherwise) {
   if (!may(verb)) return otherwise;

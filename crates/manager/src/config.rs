@@ -386,6 +386,7 @@ impl ManagerSection {
             preempt_after: Some(self.preempt_after).filter(|after| !after.is_zero()),
             quarantine_after: self.quarantine_after as usize,
             excused: Excused::default(),
+            dev: false,
             retention_events: self.retention_events,
             events_max: self.events_max as usize,
             retention_parked: self.retention_parked,

@@ -42,6 +42,12 @@ impl Excused {
         lock(&self.0).iter().find(|(id, _)| *id == service).map(|(_, what)| *what)
     }
 
+    /// The services that a person killed.
+    pub(crate) fn killed(&self) -> Vec<ServiceId> {
+        let is_killed = |(id, what): &(ServiceId, ByHand)| (*what == ByHand::Killed).then_some(*id);
+        lock(&self.0).iter().filter_map(is_killed).collect()
+    }
+
     /// Removes these services from the killed ones.
     pub(crate) fn forgive(&self, killed: &mut BTreeMap<ServiceId, Killed>) {
         for (service, _) in &*lock(&self.0) {
@@ -68,6 +74,8 @@ mod tests {
         excused.forgive(&mut killed);
         assert!(excused.contains(id(1)) && !excused.contains(id(2)));
         assert_eq!((excused.cause(id(1)), excused.cause(id(2))), (Some(ByHand::Frozen), None));
+        excused.add(id(3), ByHand::Killed);
+        assert_eq!(excused.killed(), [id(3)], "a frozen one keeps its session");
         assert_eq!(killed.into_keys().collect::<Vec<_>>(), [id(2)]);
         for number in 10..2000 {
             excused.add(id(number), ByHand::Killed);

@@ -91,6 +91,8 @@ pub struct Settings {
     pub quarantine_after: usize,
     /// Services whose deaths quarantine no observer (default: none).
     pub excused: Excused,
+    /// Whether `everwatch dev` runs the manager, so that users can kill services (default no).
+    pub dev: bool,
     /// Interval at which managers send watermarks (default 5 s).
     pub heartbeat_interval: Duration,
     /// Publish leases, resends and retention of observers.
@@ -145,6 +147,7 @@ impl Default for Settings {
             preempt_after: None,
             quarantine_after: 5,
             excused: Excused::default(),
+            dev: false,
             heartbeat_interval: Duration::from_secs(5),
             requests_per_second: NonZeroU32::new(10_000),
             row: RowPolicy::default(),

@@ -235,6 +235,7 @@ impl Fleet {
         manager.adopt = options.adopt;
         // It listens on loopback, where its users and its own requests reach it over HTTP.
         manager.tls = None;
+        manager.dev = true;
         let stop = CancellationToken::new();
         let mut threads = Vec::new();
         for (name, handle) in self.services.iter() {

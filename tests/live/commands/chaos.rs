@@ -65,8 +65,10 @@ async fn a_frozen_service_loses_its_work_and_thawed_ends_what_it_ran() {
     let last_heard = heartbeat.since(frozen_at);
     assert!(last_heard < Duration::from_secs(1), "heard {last_heard:?} after the freeze");
 
-    assert_eq!(dev.run(&format!("chaos thaw {frozen}")).0, Some(0));
-    dev.api.until_service(frozen, |it| it.state == ServiceState::Active && it.id != before).await;
+    let (code, said, beside) = dev.run(&format!("chaos thaw {frozen}"));
+    assert!(code == Some(0) && said.contains("has registered again"), "{said} {beside}");
+    let back = dev.api.service(frozen).await;
+    assert!(back.state == ServiceState::Active && back.id != before, "{back:?}");
     assert_eq!(dev.api.list::<Run>("/v1/observers/child/runs").await.len(), 2);
     for name in ["child", "tick"] {
         let starts: Vec<Event> = dev.api.list(&format!("/v1/observers/{name}/events?type=started")).await;
@@ -84,7 +86,8 @@ async fn a_short_freeze_loses_nothing() {
     assert_eq!(dev.run("chaos freeze service-1").0, Some(0));
     let (code, _, said) = dev.run("chaos freeze service-1");
     assert!(code == Some(4) && said.contains("frozen already"), "{said}");
-    assert_eq!(dev.run("chaos thaw service-1").0, Some(0));
+    let (code, said, _) = dev.run("chaos thaw service-1");
+    assert!(code == Some(0) && said.contains("is thawed, and continues"), "{said}");
     let (code, _, said) = dev.run("chaos kill service-9");
     assert!(code == Some(3) && said.contains("no service `service-9`: choose one of service-1"), "{said}");
     let (code, _, said) = dev.run("chaos thaw service-1");
@@ -101,6 +104,12 @@ async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives(
     let before = dev.api.service("service-1").await;
     let (code, said, beside) = dev.run("chaos kill service-1");
     assert_eq!(code, Some(0), "{said} {beside}");
+    let killed = dev.api.service(&before.id.to_string()).await;
+    assert_eq!(
+        killed.state,
+        ServiceState::Lost,
+        "nothing but its session shows the loss: it held no observer"
+    );
     let (code, _, said) = dev.run("chaos kill service-1");
     assert!(code == Some(4) && said.contains("service-1 does not run now"), "{said}");
     let is_next = |it: &Service| it.state == ServiceState::Active && it.id != before.id;

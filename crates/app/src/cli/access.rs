@@ -7,6 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
     /// List tokens
+    #[command(alias = "ls")]
     List {
         /// Also list sessions of the console
         #[arg(long)]
@@ -49,6 +50,7 @@ pub(crate) enum Token {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Role {
     /// List roles
+    #[command(alias = "ls")]
     List(Watched),
     /// Print a role, by default in the form that `role apply` reads
     Get {
@@ -84,6 +86,7 @@ const ROLE_EXAMPLE: &str = "Example:
 #[derive(Debug, Subcommand)]
 pub(crate) enum Audit {
     /// List the requests that changed something or were refused, the newest first
+    #[command(alias = "ls")]
     List {
         /// Only requests of this principal
         #[arg(long)]
@@ -100,6 +103,7 @@ pub(crate) enum Audit {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Context {
     /// List contexts; the current one has a *
+    #[command(alias = "ls")]
     List,
     /// Use a context from now on
     Use {

@@ -12,6 +12,7 @@ pub(crate) enum Batch {
     #[command(after_help = CreateBatch::EXAMPLES)]
     Create(CreateBatch),
     /// List batches, the newest first
+    #[command(alias = "ls")]
     List(Watched),
     /// Show the details of a batch: state, progress, rate, time left, and the members that have failed
     #[command(alias = "get")]

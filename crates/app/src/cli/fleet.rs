@@ -8,6 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Service {
     /// List services
+    #[command(alias = "ls")]
     List {
         #[command(flatten)]
         which: WhichServices,

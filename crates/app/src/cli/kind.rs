@@ -6,6 +6,7 @@ use clap::Subcommand;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Kind {
     /// List the kinds that living services can run
+    #[command(alias = "ls")]
     List(Watched),
     /// Show a kind: the members of its spec, and where it can run
     #[command(alias = "get")]
@@ -20,6 +21,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Pool {
     /// List pools
+    #[command(alias = "ls")]
     List(Watched),
     /// Show a pool: its services, slots, failure tolerance, and observers
     #[command(alias = "get")]

@@ -6,6 +6,7 @@ use clap::Subcommand;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Limit {
     /// List limits and how much of each is in use
+    #[command(alias = "ls")]
     List(Watched),
     /// Show a limit, the observers that use its places, and those that wait for one
     #[command(alias = "get")]

@@ -36,6 +36,7 @@ impl Within {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Namespace {
     /// List namespaces and how much of their quotas is in use
+    #[command(alias = "ls")]
     List(Watched),
     /// Show the quotas and pools of a namespace, and what it uses
     #[command(alias = "get")]

@@ -6,6 +6,7 @@ use clap::Subcommand;
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Rate {
     /// List rates
+    #[command(alias = "ls")]
     List(Watched),
     /// Show a rate: its settings, the permits that are left, and those for which code waits
     #[command(alias = "get")]

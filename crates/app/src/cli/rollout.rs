@@ -12,6 +12,7 @@ pub(crate) enum Rollout {
     #[command(after_help = Start::EXAMPLES)]
     Start(Box<Start>),
     /// List rollouts, the newest first
+    #[command(alias = "ls")]
     List(Watched),
     /// Show the details of a rollout: state, reason, patch, progress, and the members that are not done
     #[command(alias = "get")]

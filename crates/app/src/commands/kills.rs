@@ -9,6 +9,7 @@ use everwatch_core::wording::{counted, counted_subject};
 use reqwest::Method;
 use std::time::Duration;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 /// How long a command waits for the observers of a killed service to start elsewhere.
 const MOVES_WITHIN: Duration = Duration::from_secs(10);
@@ -20,6 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Killed {
     service: String,
+    /// The id of its process; none if managers did not answer.
+    id: Option<Uuid>,
     /// The observers that ran on it.
     held: u64,
     at: Timestamp,
@@ -28,15 +31,16 @@ pub(super) struct Killed {
 /// Kills this service.
 pub(super) async fn kill(client: &Client, service: &str) -> anyhow::Result<Killed> {
     // If managers do not know it, the order says so.
-    let held = held(client, service).await.unwrap_or(0);
+    let (id, held) = held(client, service).await.map_or((None, 0), |(id, held)| (Some(id), held));
     let at = clock::now();
     client.order(Method::POST, &format!("/dev/chaos/{}/kill", Client::part(service)), None).await?;
-    Ok(Killed { service: service.to_owned(), held, at })
+    Ok(Killed { service: service.to_owned(), id, held, at })
 }
 
-async fn held(client: &Client, service: &str) -> anyhow::Result<u64> {
+async fn held(client: &Client, service: &str) -> anyhow::Result<(Uuid, u64)> {
     let it: Service = client.read(&service_path(service)).await?;
-    Ok(client.read::<Listed<Observer>>(&format!("/v1/observers?limit=1&service={}", it.id)).await?.total)
+    let path = format!("/v1/observers?limit=1&service={}", it.id);
+    Ok((it.id, client.read::<Listed<Observer>>(&path).await?.total))
 }
 
 impl Killed {
@@ -45,6 +49,7 @@ impl Killed {
     /// lower case.
     pub(super) async fn until_moved(&self, client: &Client) -> String {
         if self.held == 0 {
+            self.until_lost(client).await;
             return "it ran no observer".to_owned();
         }
         let (deadline, mut moved_at) = (Instant::now() + MOVES_WITHIN, None::<Instant>);
@@ -60,6 +65,19 @@ impl Killed {
                 return self.told(incident.as_ref());
             }
             tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until managers know that the service was lost, at most [`CAUSE_WITHIN`].
+    async fn until_lost(&self, client: &Client) {
+        let (Some(id), deadline) = (self.id, Instant::now() + CAUSE_WITHIN) else { return };
+        while Instant::now() < deadline {
+            let it = client.read::<Service>(&service_path(&id.to_string())).await;
+            if it.is_ok_and(|it| !it.state.is_over()) {
+                tokio::time::sleep(LOOK_EVERY).await;
+            } else {
+                return;
+            }
         }
     }
 
@@ -104,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_kill_is_told_with_what_became_of_the_observers() {
-        let killed = |held| Killed { service: "a".to_owned(), held, at: Timestamp(1000) };
+        let killed = |held| Killed { service: "a".to_owned(), id: None, held, at: Timestamp(1000) };
         assert_eq!(
             killed(3).told(Some(&incident(3, Some(1400)))),
             "its 3 observers run on b (3); the last one started 400 ms after the kill"

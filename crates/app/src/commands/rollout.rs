@@ -54,14 +54,11 @@ fn told(it: &api::Rollout) -> String {
     use MemberState::{Changed, Done, Failed, Reverted, Reverting, Skipped};
     let count = |state| it.counts.get(&state).copied().unwrap_or(0);
     let (name, state, members) = (&it.name, it.state, counted(it.members, "observer"));
-    let others = [Skipped, Failed, Reverting, Reverted].map(|state| (count(state), state));
+    let others = [Changed, Skipped, Failed, Reverting, Reverted].map(|state| (count(state), state));
     let others = others.iter().filter(|(count, _)| *count > 0);
     let others: String = others.map(|(count, state)| format!(", {count} {}", state.as_str())).collect();
     let reason = if it.reason.is_empty() { String::new() } else { format!("; {}", it.reason) };
-    format!(
-        "rollout {name} is {state}: {} of {members} changed{others}{reason}",
-        count(Changed) + count(Done)
-    )
+    format!("rollout {name} is {state}: {} of {members} done{others}{reason}", count(Done))
 }
 
 async fn order(client: &Client, name: &str, verb: &str) -> anyhow::Result<api::Rollout> {

@@ -24,6 +24,16 @@ pub(crate) fn time_of_day(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// A sentence with its moments as times of day.
+pub(crate) fn with_times_of_day(text: &str, now: Timestamp) -> String {
+    let word = |word: &str| {
+        let bare = word.trim_end_matches([',', ';', ':', ')', '.']);
+        let then = bare.ends_with('Z').then(|| bare.parse::<Timestamp>().ok()).flatten();
+        then.map_or_else(|| word.to_owned(), |then| word.replacen(bare, &time_of_day(then, now), 1))
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// The observers of a pool by health, without those that only wait for the next time of their schedule.
 pub(super) fn health(it: &Pool) -> BTreeMap<String, u64> {
     let scheduled = it.observers.get("Scheduled").copied().unwrap_or(0);
@@ -159,6 +169,18 @@ mod tests {
     fn sizes_are_told_in_their_largest_unit() {
         for (size, text) in [(0, "0 B"), (2047, "1 KiB"), (46 << 20, "46.0 MiB"), (3 << 29, "1.5 GiB")] {
             assert_eq!(bytes(size), text);
+        }
+    }
+
+    #[test]
+    fn moments_in_a_sentence_become_times_of_day() {
+        let now: Timestamp = "2026-03-01T09:20:00Z".parse().unwrap();
+        for (text, told) in [
+            ("next attempt at 2026-03-01T09:21:04.250Z", "next attempt at 09:21:04"),
+            ("waits (since 2026-02-28T09:21:04Z), Z", "waits (since 02-28 09:21), Z"),
+            ("until 2026-02-28T09:21:04Z, at most", "until 02-28 09:21, at most"),
+        ] {
+            assert_eq!(with_times_of_day(text, now), told);
         }
     }
 

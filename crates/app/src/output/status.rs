@@ -62,50 +62,38 @@ pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
     blocks.join("\n\n")
 }
 
-/// One sentence that says whether all observers run.
+/// One sentence that says how many observers run, of those that should.
 fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let count = |health: Health| it.stats.health.get(health.as_str()).copied().unwrap_or(0);
-    let (running, failed) = (count(Health::Running), it.stats.observers.get("Failed").copied().unwrap_or(0));
-    let wanted = it.stats.health.values().sum::<u64>().saturating_sub(waiting_by_design(&it.stats));
+    let of_status = |status: &str| it.stats.observers.get(status).copied().unwrap_or(0);
+    let (running, limited) = (count(Health::Running), it.stats.behind_limits);
+    let waiting = count(Health::Waiting).saturating_sub(of_status("Scheduled"));
+    let wanted = running + count(Health::Restarting) + waiting + count(Health::Moving) + of_status("Failed");
     let severity = it.findings.iter().map(|it| it.severity).max();
-    let restarting = count(Health::Restarting);
-    let rest = wanted.saturating_sub(running + restarting) + failed;
-    let of_all = |number: u64, [one, many]: [&str; 2]| {
-        let all = counted(wanted + failed, "observer");
-        format!("{number} of {all} {}.", if number == 1 { one } else { many })
-    };
-    let (text, tone) = match (wanted, severity) {
+    let are_warned = severity >= Some(Severity::Warning);
+    let run = if running == 1 { "runs" } else { "run" };
+    let some = format!("{running} of {} {run}", counted(wanted, "observer"));
+    let (text, tone) = match wanted {
         _ if !it.stats.broker => {
-            ("The broker is not connected: observers keep running, none starts.".to_owned(), Tone::Bad)
+            ("The broker is not connected: observers keep running, none starts".to_owned(), Tone::Bad)
         }
-        (_, Some(Severity::Critical)) => ("Something is critical: see the problems.".to_owned(), Tone::Bad),
-        (0, _) if failed == 0 => ("No observer is meant to run now.".to_owned(), Tone::Plain),
-        _ if rest == wanted + failed => ("No observer runs.".to_owned(), Tone::Wait),
-        _ if rest > 0 => (of_all(rest, ["does not run", "do not run"]), Tone::Wait),
-        _ if restarting > 0 => (
-            of_all(restarting, ["restarts or has restarted recently", "restart or have restarted recently"]),
-            Tone::Wait,
-        ),
-        (_, severity) => {
-            let is_warned = severity == Some(Severity::Warning);
-            (
-                running_ones(running, it.stats.behind_limits, is_warned),
-                if is_warned { Tone::Wait } else { Tone::Good },
-            )
+        0 => ("No observer is meant to run now".to_owned(), Tone::Plain),
+        _ if running == wanted => ("All observers run".to_owned(), Tone::Good),
+        _ if running == 0 => ("No observer runs".to_owned(), Tone::Wait),
+        _ if running + limited == wanted => {
+            let wait = if limited == 1 { "waits" } else { "wait" };
+            (format!("{some}; {limited} {wait} for a limit"), Tone::Good)
         }
+        _ => (some, Tone::Wait),
     };
-    tone.paint(&text, paper)
-}
-
-/// Says that all observers run, except those that a limit makes wait.
-fn running_ones(running: u64, limited: u64, is_warned: bool) -> String {
-    if limited == 0 {
-        let more = if is_warned { ", but there are warnings" } else { "" };
-        return format!("All observers run{more}.");
-    }
-    let (all, wait) = (counted(running + limited, "observer"), if limited == 1 { "waits" } else { "wait" });
-    let more = if is_warned { ", and there are warnings" } else { "" };
-    format!("{running} of {all} run; {limited} {wait} for a limit{more}.")
+    let (more, tone) = match severity {
+        Some(Severity::Critical) if it.stats.broker => {
+            (". Something is critical: see the problems", Tone::Bad)
+        }
+        _ if are_warned && tone == Tone::Good => (", but there are warnings", Tone::Wait),
+        _ => ("", tone),
+    };
+    tone.paint(&format!("{text}{more}."), paper)
 }
 
 /// The observers that wait for the next time of their schedule.

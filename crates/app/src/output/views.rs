@@ -457,9 +457,11 @@ fn reason(it: &Observer) -> String {
     if it.reason.is_empty() {
         return it.progress.clone().unwrap_or_default();
     }
-    // The status says that it waits, and the key is what a narrow column must not lose.
-    let reason = it.reason.strip_prefix("waiting for a place of ").unwrap_or(&it.reason);
-    without_millis(reason)
+    // The key is what a narrow column must not lose.
+    match it.reason.strip_prefix("waiting for a place of ") {
+        Some(limit) => without_millis(&format!("waits for {limit}")),
+        None => without_millis(&it.reason),
+    }
 }
 
 fn count(counts: &BTreeMap<String, u64>, word: &str) -> String {

@@ -91,6 +91,8 @@ pub(super) struct Pool {
     pub(super) needed: u64,
     #[serde(default)]
     pub(super) failure_tolerance: Option<u32>,
+    #[serde(default)]
+    pub(super) paused: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -77,7 +77,12 @@ fn seen(observers: Vec<Observer>, next: Option<&str>) -> Seen {
             held: 13,
             broker: true,
         },
-        pools: vec![Pool { name: "default".to_owned(), needed: 13, failure_tolerance: Some(1) }],
+        pools: vec![Pool {
+            name: "default".to_owned(),
+            needed: 13,
+            failure_tolerance: Some(1),
+            paused: false,
+        }],
         services: vec![
             service("amber", "active", 10, 2),
             service("basalt", "active", 3, 4),

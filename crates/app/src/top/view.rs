@@ -120,10 +120,14 @@ fn draw_header(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) {
         }
     };
     let link = Line::from(Span::styled(link, style)).right_aligned();
-    let title = Line::from(vec![
+    let mut title = vec![
         Span::styled("everwatch top", paint.bold()),
         Span::styled(format!("  {}", model.server), paint.dim()),
-    ]);
+    ];
+    if let Some(told) = model.seen.as_ref().and_then(held_back) {
+        title.push(Span::styled(format!("  {told}"), paint.tone(Tone::Wait).add_modifier(Modifier::BOLD)));
+    }
+    let title = Line::from(title);
     let [first, second, third] = Layout::vertical([Constraint::Length(1); 3]).areas(area);
     let width = u16::try_from(link.width()).unwrap_or(u16::MAX).min(first.width);
     let room = usize::from(first.width.saturating_sub(width + 2));
@@ -181,6 +185,19 @@ fn draw_message(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint) 
     frame.render_widget(Clear, area);
     let lines: Vec<_> = lines.into_iter().map(Line::raw).collect();
     frame.render_widget(Paragraph::new(lines).style(message.style), area);
+}
+
+/// What an operator has switched, and what keeps observers from starting or moving.
+fn held_back(seen: &Seen) -> Option<String> {
+    let paused: Vec<&str> = seen.pools.iter().filter(|it| it.paused).map(|it| it.name.as_str()).collect();
+    let paused = match paused[..] {
+        [] => None,
+        [pool] => Some(format!("pool {pool} paused")),
+        _ => Some(format!("{} pools paused", paused.len())),
+    };
+    let told: Vec<String> =
+        seen.safe_mode.on.then(|| "safe mode".to_owned()).into_iter().chain(paused).collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 /// Counts observers by health, or by status if they are not meant to run; leaves out zero counts.

@@ -169,12 +169,35 @@ pub(super) fn cordoned<'a>(pool: &Pool, fleet: &'a FleetFacts) -> Vec<&'a Servic
     all
 }
 
-/// How many slots the largest service has, and how many others have as many.
-fn of_size(sizes: &[u32], largest: u64) -> String {
+/// The loss of the largest service, as a subject.
+fn loss_of(name: &str, sizes: &[u32], (largest, room): (u64, u64)) -> String {
     match sizes.iter().filter(|it| u64::from(**it) == largest).count() {
-        0 | 1 => format!("it has {largest}"),
-        2 => format!("it and one other have {largest} each"),
-        all => format!("it and {} others have {largest} each", all - 1),
+        0 | 1 => format!("losing {name} ({largest} of {room} slots)"),
+        all => {
+            format!("losing one of the {all} largest services, such as {name} ({largest} of {room} slots),")
+        }
+    }
+}
+
+/// How operators give a pool so many more slots.
+fn more_slots(pool: &Pool, most: u64, (services, cordoned): (&[&ServiceRow], &[&ServiceRow])) -> String {
+    let start = format!("start another service of pool {pool} with at least {}", counted(most, "slot"));
+    if let Some((it, free)) =
+        cordoned.first().map(|it| (it, u64::from(free(it)))).filter(|(_, free)| *free > 0)
+    {
+        let adds =
+            if free >= most { String::new() } else { format!(", which adds {}", counted(free, "slot")) };
+        return format!("`everwatch service uncordon {}`{adds}, or {start}", it.registration.name);
+    }
+    let reduced = |it: &&ServiceRow| {
+        (it.registration.capacity.saturating_sub(it.capacity()), it.registration.name.clone())
+    };
+    match services.iter().map(reduced).max_by_key(|(slots, _)| *slots) {
+        Some((slots, name)) if slots > 0 => {
+            let restores = counted(slots, "slot");
+            format!("`everwatch service capacity {name} default`, which restores {restores}, or {start}")
+        }
+        _ => start,
     }
 }
 
@@ -189,22 +212,7 @@ fn of_pool(
     let largest = all().max_by_key(|it| offered_slots(it))?;
     let (name, size) = (largest.registration.name.as_str(), u64::from(offered_slots(largest)));
     let missing = |after: u64| needed.saturating_sub(after);
-    let more = |most: u64| {
-        let start = format!("start another service of pool {pool} with at least {}", counted(most, "slot"));
-        match cordoned.first().map(|it| (it, u64::from(free(it)))) {
-            Some((it, free)) if free >= most => {
-                format!("`everwatch service uncordon {}`, or {start}", it.registration.name)
-            }
-            Some((it, free)) if free > 0 => {
-                let adds = counted(free, "slot");
-                format!(
-                    "`everwatch service uncordon {}`, which adds {adds}, or {start}",
-                    it.registration.name
-                )
-            }
-            _ => start,
-        }
-    };
+    let more = |most: u64| more_slots(pool, most, (services, cordoned));
     Some(match losses_survived(&sizes, needed) {
         None => Finding {
             code: "pool-full",
@@ -223,8 +231,8 @@ fn of_pool(
             severity: Severity::Warning,
             subject: format!("service {name}"),
             what: format!(
-                "losing {name} ({} of {room} slots) leaves pool {pool} {} short of the {needed} that it needs",
-                of_size(&sizes, size),
+                "{} leaves pool {pool} {} short of the {needed} that it needs",
+                loss_of(name, &sizes, (size, room)),
                 counted(missing(room - size), "slot")
             ),
             why: "those observers do not run until the service comes back".to_owned(),

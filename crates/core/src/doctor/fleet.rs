@@ -40,9 +40,9 @@ pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
         findings.push(Finding {
             code: "safe-mode-on",
             severity: Severity::Warning,
-            subject: "safe-mode".to_owned(),
+            subject: "safe mode".to_owned(),
             what: format!("safe mode is on{why}{}", silent(fleet, facts.now)),
-            why: "managers declare no service lost, republish no observer whose message is missing, and quarantine none"
+            why: "managers consider no service lost, republish no observer whose message is missing, and quarantine none"
                 .to_owned(),
             cure: "`everwatch safe-mode off`".to_owned(),
         });

@@ -388,7 +388,7 @@ fn duplicate_names_and_mixed_versions_are_reported() {
 #[test]
 fn safe_mode_and_parked_messages_are_reported() {
     let safe_mode = |facts: &mut Facts| fleet(facts).safe_mode = Some("storm".to_owned());
-    assert_eq!(found(safe_mode), ["Warning safe-mode-on safe-mode"]);
+    assert_eq!(found(safe_mode), ["Warning safe-mode-on safe mode"]);
     assert_eq!(found(|facts| fleet(facts).parked = 2), ["Warning parked parked messages"]);
 }
 

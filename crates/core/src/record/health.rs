@@ -7,9 +7,10 @@
 //! takes to forget an error. The same holds for an observer that ends its services: its code reports no error.
 
 use crate::clock::Timestamp;
-use crate::record::observed::{Observed, Run, RunPhase};
+use crate::record::observed::{FailedAttempt, Key, Observed, Run, RunPhase, TENURES_MAX};
 use crate::record::row::{Desired, Row};
 use crate::wire::hold_reasons;
+use crate::wire::report::RunEvent;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -21,12 +22,15 @@ pub const STEADY_AFTER: Duration = Duration::from_secs(300);
 /// The shortest such time: a policy that forgets errors at once does not make a crash loop healthy.
 pub const STEADY_AFTER_MIN: Duration = Duration::from_secs(60);
 /// How long an observer that was handed over counts as moving; then it is waiting, usually because no service has room.
-pub const MOVES_WITHIN: Duration = Duration::from_secs(10);
+pub const MOVES_WITHIN: Duration = Duration::from_secs(3);
 
 /// A run that ends without a report within this time of its start was cut short: its service died, or lost the broker.
 pub const CUT_SHORT_WITHIN: Duration = Duration::from_secs(60);
 /// This many runs in a row that were cut short make a crash loop.
 const CUT_SHORT_RUNS: usize = 2;
+
+/// The number of runs whose errors are remembered.
+const ERRORS_MAX: usize = TENURES_MAX;
 
 /// Whether an observer does its work. An observer that is not meant to run (paused, completed, failed or deleted) has
 /// no health.
@@ -204,11 +208,39 @@ pub fn steady_after(row: &Row) -> Duration {
 }
 
 impl Row {
-    /// How often its code was started again after an error, in its newest run and since the last time that it ran for
-    /// as long as its retry policy takes to forget an error.
+    /// How often its code was started again after an error since the last time that it ran for as long as its retry policy
+    /// takes to forget an error. A move does not make an observer forget its errors.
     #[must_use]
     pub fn restarts(&self) -> u32 {
-        self.observed.started.as_ref().map_or(0, |started| started.value.attempt.saturating_sub(1))
+        let Some(started) = &self.observed.started else { return 0 };
+        let newest = started.key.acquisitions;
+        let begun = |acquisitions| {
+            let run = self.observed.runs.iter().find(|it| it.acquisitions == acquisitions);
+            run.and_then(|it| Some(it.started.as_ref()?.value))
+        };
+        let mut count = started.value.attempt.saturating_sub(1);
+        let mut next = begun(newest).unwrap_or(started.value.at);
+        for (acquisitions, failed) in self.errors.range(..newest).rev() {
+            if next.since(failed.at) >= steady_after(self) {
+                break;
+            }
+            count = count.saturating_add(failed.attempt);
+            next = begun(*acquisitions).unwrap_or(failed.at);
+        }
+        count
+    }
+
+    /// Joins a report about an attempt that ended with an error. The result does not depend on the order of the reports.
+    pub(super) fn join_error(&mut self, (key, at): (Key, Timestamp), event: &RunEvent) {
+        let RunEvent::Errored { attempt, .. } = event else { return };
+        let failed = FailedAttempt { seq: key.seq, attempt: *attempt, at };
+        let known = self.errors.entry(key.acquisitions).or_insert(failed);
+        if failed.seq > known.seq {
+            *known = failed;
+        }
+        if self.errors.len() > ERRORS_MAX {
+            self.errors.pop_first();
+        }
     }
 }
 

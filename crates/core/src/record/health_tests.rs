@@ -69,8 +69,8 @@ fn health_of_an_observer_without_errors() {
     starts(&mut row, 0, 2, 1);
     assert_eq!(health(&row, 2), Some("running"));
     hear(&mut row, 0, 3, RunEvent::HandedOverFor { cause: Cause::Drain });
-    assert_eq!(health(&row, 12), Some("moving"));
-    assert_eq!(health(&row, 13), Some("waiting"), "no service has taken it within 10 s");
+    assert_eq!(health(&row, 5), Some("moving"));
+    assert_eq!(health(&row, 6), Some("waiting"), "no service has taken it within 3 s");
     hear(&mut row, 1, 4, taken(hold_reasons::REDELIVERED, false));
     assert_eq!(health(&row, 4), Some("moving"), "taken by the next service");
     starts(&mut row, 1, 5, 1);
@@ -141,6 +141,38 @@ fn a_crash_loop_is_never_running() {
         }
         assert_eq!(row.restarts(), attempt);
     }
+}
+
+#[test]
+fn restarts_are_counted_across_moves_until_the_observer_is_healthy() {
+    let mut row = row();
+    starts(&mut row, 0, 1, 1);
+    errs(&mut row, 0, 2, 1);
+    starts(&mut row, 0, 3, 2);
+    errs(&mut row, 0, 4, 2);
+    assert_eq!(row.restarts(), 1, "the second restart has not begun");
+    // Its service dies, and the next attempt is one on another service.
+    starts(&mut row, 1, 10, 1);
+    assert_eq!(row.restarts(), 2);
+    errs(&mut row, 1, 11, 1);
+    starts(&mut row, 1, 12, 2);
+    assert_eq!(row.restarts(), 3);
+    // It has run without an error when that service dies, too, but not for long enough.
+    starts(&mut row, 2, 300, 1);
+    assert_eq!(row.restarts(), 3);
+    starts(&mut row, 3, 310, 1);
+    assert_eq!(row.restarts(), 3);
+    starts(&mut row, 4, 311, 1);
+    assert_eq!(row.restarts(), 0, "it has forgotten the error at 11");
+    errs(&mut row, 4, 312, 1);
+    // Reports of an earlier run that arrive late.
+    errs(&mut row, 3, 310, 1);
+    starts(&mut row, 5, 320, 1);
+    assert_eq!(row.restarts(), 5, "so it never was healthy");
+    row.restart(at(321), &RowPolicy::default()).unwrap();
+    hear(&mut row, 5, 322, RunEvent::Stopped);
+    row.republish(at(323), &RowPolicy::default());
+    assert_eq!((row.restarts(), row.errors.len()), (0, 0));
 }
 
 #[test]

@@ -115,6 +115,16 @@ pub struct Start {
     pub at: Timestamp,
 }
 
+/// An attempt that ended with an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    /// The number of the report about it: of several, the highest counts.
+    pub seq: u64,
+    /// Its number in its run, from 1.
+    pub attempt: u32,
+    pub at: Timestamp,
+}
+
 /// How a generation ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {

@@ -16,7 +16,7 @@ use crate::clock::Timestamp;
 use crate::epoch::Epoch;
 use crate::id::{LimitKey, ObserverId, Pool, ServiceId};
 use crate::observer::definition::ObserverDefinition;
-use crate::record::observed::{Key, Observed, ReceivedReport, Run, RunPhase, Settlement};
+use crate::record::observed::{FailedAttempt, Key, Observed, ReceivedReport, Run, RunPhase, Settlement};
 use crate::record::preemption::Preemption;
 use crate::record::row_policy::{RowPolicy, doubled};
 use crate::record::stored_observed;
@@ -24,7 +24,7 @@ use crate::wire::command::{Revocation, RevocationCause};
 use crate::wire::report::{RunEvent, RunReport};
 use crate::wire::trace::{self, TraceContext};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -155,6 +155,10 @@ pub struct Row {
     /// When two services reported the same run of it: its message existed twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicated_at: Option<Timestamp>,
+    /// The latest attempt that ended with an error, of each run in which one did, by the acquisitions of the run. It is not a part of
+    /// [`Observed`], whose stored form cannot grow.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<u32, FailedAttempt>,
     /// The runs of the previous generation, as long as crash checks are due.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_runs: Vec<Run>,
@@ -224,6 +228,7 @@ impl Row {
             preempted: None,
             former_pools: BTreeSet::new(),
             duplicated_at: None,
+            errors: BTreeMap::new(),
             former_runs: Vec::new(),
             observed: Observed::default(),
             acted: Vec::new(),
@@ -325,7 +330,7 @@ impl Row {
         if generation > self.generation {
             // The database was restored and does not know a publish: the running observer is authoritative.
             self.generation = generation;
-            self.observed = Observed::default();
+            (self.observed, self.errors) = (Observed::default(), BTreeMap::new());
             (self.published_at, self.refused_since, self.withdrawn_at) = (None, None, None);
             self.waiting = None;
             self.take_places();
@@ -334,6 +339,7 @@ impl Row {
         self.end_duplicate(service, report, now);
         let key = Key { acquisitions: report.epoch.acquisitions(), seq };
         self.observed.join(&ReceivedReport { service, key, at, event: report.event.clone() });
+        self.join_error((key, at), &report.event);
         // The obvious rule takes the end of an older run for the end of the generation. The next generation would then
         // start beside the newest run. Instead, the generation ends when the newest run reports its own end.
         let is_news = before.observed.settled.is_none();

@@ -34,6 +34,9 @@ pub struct ServiceRow {
     /// How and when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
+    /// The slots in use by the reports of runs, where a caller has counted them.
+    #[serde(skip)]
+    pub reported: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +123,7 @@ impl ServiceRow {
             listed_at: None,
             suspect_since: None,
             end: None,
+            reported: None,
         }
     }
 
@@ -147,17 +151,16 @@ impl ServiceRow {
         self.heartbeat.as_ref().map_or(self.registration.capacity, |heartbeat| heartbeat.capacity)
     }
 
-    /// The number of slots in use, from its latest heartbeat.
+    /// The number of slots in use: from the reports of runs if they were counted, otherwise from its latest heartbeat.
     #[must_use]
     pub fn held(&self) -> u32 {
-        self.heartbeat.as_ref().map_or(0, |heartbeat| heartbeat.held)
+        self.reported.unwrap_or_else(|| self.heartbeat.as_ref().map_or(0, |heartbeat| heartbeat.held))
     }
 
-    /// Replaces the slots in use by a newer number, from the reports of runs: a heartbeat is up to an interval old.
+    /// Notes the slots in use by the reports of runs: a heartbeat is up to an interval old, and a service that has just registered has
+    /// sent none.
     pub fn set_held(&mut self, held: u64) {
-        if let Some(heartbeat) = &mut self.heartbeat {
-            heartbeat.held = u32::try_from(held).unwrap_or(u32::MAX);
-        }
+        self.reported = Some(u32::try_from(held).unwrap_or(u32::MAX));
     }
 
     /// The weight of observers that it surely takes at once, by its latest heartbeat: it takes one more while it uses at most

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// A gap that begins later than this after the last start of an incident belongs to another incident.
 pub(super) const QUIET: Duration = Duration::from_secs(30);
+/// The same for the handovers of a service that lives: two drains, or two moves, are two incidents.
+const QUIET_OF_HANDOVERS: Duration = Duration::from_secs(10);
 /// The maximum number of incidents in a timeline, which drops the oldest first.
 pub const INCIDENTS_MAX: usize = 1000;
 /// The maximum number of observers that an incident names.
@@ -177,7 +179,9 @@ impl Incident {
         // A service that is lost soon after an observer was moved from it is another incident.
         let is_explained = matches!(cause, Cause::HandedOver | Cause::Stopped);
         let is_other = self.cause == Cause::HandedOver && !is_explained;
-        self.from == from && !is_other && self.until.plus(QUIET) >= since
+        let are_handovers = self.cause == Cause::HandedOver && cause == Cause::HandedOver;
+        let quiet = if are_handovers { QUIET_OF_HANDOVERS } else { QUIET };
+        self.from == from && !is_other && self.until.plus(quiet) >= since
     }
 }
 
@@ -235,7 +239,9 @@ impl Incidents {
     fn join(&mut self, place: usize) {
         let Some(later) = self.0.get(place).filter(|it| it.cause == Cause::HandedOver) else { return };
         let is_earlier = |it: &Incident| {
-            it.from == later.from && it.cause == Cause::HandedOver && it.until.plus(QUIET) >= later.since
+            it.from == later.from
+                && it.cause == Cause::HandedOver
+                && it.until.plus(QUIET_OF_HANDOVERS) >= later.since
         };
         let Some(earlier) = self.0.iter().take(place).rposition(is_earlier) else { return };
         let Some(later) = self.0.remove(place) else { return };

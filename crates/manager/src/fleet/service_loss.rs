@@ -36,7 +36,9 @@ pub(crate) async fn look(
 ) -> Result<(), StoreError> {
     let now = manager.records.clock.now();
     let lost_after = manager.settings.lost_after;
-    let doubted = lock(&manager.doubts).current(now);
+    let mut doubted = lock(&manager.doubts).current(now);
+    // One that held no observer leaves no other sign when it dies.
+    doubted.extend(manager.settings.excused.killed());
     let plan = plan_suspicion(living, now, lost_after, manager.may_conclude(), &doubted);
     for service in plan.suspect {
         // Checked again on the present row: a heartbeat may have arrived in the meantime.

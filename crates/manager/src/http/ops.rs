@@ -48,7 +48,8 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
 #[utoipa::path(get, path = "/v1/version", tag = "operations", security(("token" = [])), responses((status = 200, body = Version)))]
 pub(crate) async fn version(State(manager): Shared, params: Params) -> Result<Json<Version>, Problem> {
     params.finish()?;
-    Ok(Json(Version { version: env!("CARGO_PKG_VERSION").to_owned(), manager: manager.link.id.0 }))
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Ok(Json(Version { version, manager: manager.link.id.0, dev: manager.settings.dev }))
 }
 
 /// Whether the process serves requests.

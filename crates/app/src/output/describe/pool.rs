@@ -8,6 +8,15 @@ use everwatch_api::{Pool, Service};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::wording::counted;
 
+/// The slots of a pool. Services that take no observers may hold some, so more may be in use than others have.
+fn slots(it: &Pool) -> String {
+    let Pool { held, capacity, free, .. } = it;
+    if *held <= *capacity && capacity - held == *free {
+        return format!("{held} of {capacity} used, {free} free");
+    }
+    format!("{held} used; {free} of {capacity} free on active services")
+}
+
 /// A pool, with its living services.
 pub(crate) fn pool(it: &Pool, services: &[Item<Service>], on: (TerminalStyle, Timestamp)) -> String {
     let tolerance =
@@ -16,7 +25,7 @@ pub(crate) fn pool(it: &Pool, services: &[Item<Service>], on: (TerminalStyle, Ti
         ("Name", it.name.clone()),
         ("Admission", if it.paused { "paused" } else { "open" }.to_owned()),
         ("Single", if it.single { "yes: one service runs all its observers" } else { "" }.to_owned()),
-        ("Slots", format!("{} of {} used, {} free", it.held, it.capacity, it.free)),
+        ("Slots", slots(it)),
         ("Needed", format!("{} for all its observers", counted(it.needed, "slot"))),
         ("Failure tolerance", tolerance.unwrap_or_default()),
         ("Health", in_words(health(it).into_iter().map(|(health, count)| (count, health)))),

@@ -159,12 +159,14 @@ fn warnings_and_answers_stand_before_the_incident() {
     assert!(answered.contains("resumes") && !answered.contains("basalt lost"), "{answered}");
     let mut it = seen(some(), None);
     it.safe_mode = SafeMode { on: true, reason: String::new() };
+    it.pools[0].paused = true;
     model.said = None;
     model.on(Input::Changed);
     loaded(&mut model, it);
     model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
     let warned = drawn(&mut model, (120, 24));
     assert!(warned.contains("safe mode: ") && !warned.contains("basalt lost"), "{warned}");
+    assert!(warned.lines().next().unwrap().contains("safe mode, pool default paused"), "{warned}");
 }
 
 #[test]

@@ -288,8 +288,8 @@ fn control_c_quits_wherever_it_is_pressed() {
 fn what_could_be_lost_is_about_the_worst_pool_that_is_used() {
     let mut it = seen(some(), None);
     assert_eq!(it.spare(), Some(1));
-    it.pools.push(Pool { name: "idle".to_owned(), needed: 0, failure_tolerance: Some(0) });
+    it.pools.push(Pool { name: "idle".to_owned(), needed: 0, failure_tolerance: Some(0), paused: false });
     assert_eq!(it.spare(), Some(1), "a pool that nobody uses loses nothing");
-    it.pools.push(Pool { name: "other".to_owned(), needed: 1, failure_tolerance: Some(0) });
+    it.pools.push(Pool { name: "other".to_owned(), needed: 1, failure_tolerance: Some(0), paused: false });
     assert_eq!(it.spare(), Some(0));
 }

@@ -1,7 +1,7 @@
 //! Draws the two lists. Only the visible rows are laid out.
 
 use super::{Paint, bar, cut_line, fullness, number};
-use crate::output::{Tone, age, cut, line};
+use crate::output::{Tone, age, cut, line, with_times_of_day};
 use crate::top::load::SORTED_MAX;
 use crate::top::model::Model;
 use crate::top::seen::{Observer, Service};
@@ -202,7 +202,7 @@ pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'st
             Span::raw(format!("{}  ", cell(holder(it), service))),
             Span::raw(format!("{}  ", cell(&format!("{}.{}", it.generation, it.acquisitions), 5))),
             Span::raw(format!("{}  ", right(&runs, 4))),
-            Span::raw(rest(it, width.saturating_sub(name + kind + service + 38))),
+            Span::raw(rest(it, model.now, width.saturating_sub(name + kind + service + 38))),
         ];
         lines.push(row(spans, at == model.observer, focused));
     }
@@ -219,7 +219,11 @@ fn holder(it: &Observer) -> &str {
 }
 
 /// The reason for its status, otherwise its own progress text.
-fn rest(it: &Observer, width: usize) -> String {
-    let told = if it.reason.is_empty() { it.progress.as_deref().unwrap_or_default() } else { &it.reason };
-    cut(&line(told), width)
+fn rest(it: &Observer, now: Timestamp, width: usize) -> String {
+    let told = if it.reason.is_empty() {
+        it.progress.clone().unwrap_or_default()
+    } else {
+        with_times_of_day(&it.reason, now)
+    };
+    cut(&line(&told), width)
 }

@@ -45,15 +45,21 @@ fn missing_headroom_is_reported() {
     assert_eq!(cure, "start another service of pool default with at least 15 slots");
     assert_eq!(found(sizes(&[10, 10, 10], 21)), ["Warning too-big-to-lose service s3"]);
     assert_eq!(found(sizes(&[10, 40, 10], 21)), ["Warning too-big-to-lose service s2"]);
-    let sized: [(&'static [u32], &str); 3] = [
-        (&[10, 10, 10], "losing s3 (it and 2 others have 10 each of 30 slots) "),
-        (&[15, 15], "losing s2 (it and one other have 15 each of 30 slots) "),
-        (&[1, 40], "losing s2 (it has 40 of 41 slots) "),
+    let sized: [(&'static [u32], &str); 2] = [
+        (&[10, 10, 10], "losing one of the 3 largest services, such as s3 (10 of 30 slots), leaves pool "),
+        (&[1, 40], "losing s2 (40 of 41 slots) leaves pool "),
     ];
     for (all, named) in sized {
         let told = diagnosed(sizes(all, 21)).remove(0).what;
         assert!(told.starts_with(named), "{told}");
     }
+    let resized = |facts: &mut Facts| {
+        sizes(&[10, 10, 10], 21)(facts);
+        fleet(facts).services[0].heartbeat.as_mut().unwrap().capacity = 4;
+    };
+    let cure = "`everwatch service capacity s1 default`, which restores 6 slots, or start another service of pool default ";
+    let told = diagnosed(resized).remove(0);
+    assert!(told.code == "too-big-to-lose" && told.cure.starts_with(cure), "{told:?}");
     assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
     assert_eq!(found(sizes(&[10], 0)), NONE, "nothing would be lost");
 }

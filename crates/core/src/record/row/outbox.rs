@@ -18,6 +18,7 @@ impl Row {
         self.generation = self.generation.max(self.reserve).saturating_add(1);
         self.reserve = 0;
         let runs = std::mem::take(&mut self.observed).runs;
+        self.errors.clear();
         self.former_runs = if self.crash_check.is_some() { runs } else { Vec::new() };
         (self.ending, self.promised, self.unlisted) = (None, None, None);
         (self.published_at, self.refused_since, self.withdrawn_at) = (None, None, None);
