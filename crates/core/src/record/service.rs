@@ -297,6 +297,14 @@ mod tests {
     }
 
     #[test]
+    fn the_slots_in_use_by_reports_count_before_the_first_heartbeat() {
+        let mut it = crate::record::test_services::service("s", 10, &[]);
+        it.heartbeat = None;
+        it.set_held(4);
+        assert_eq!((it.held(), it.room()), (4, 6));
+    }
+
+    #[test]
     fn a_wrong_clock_does_not_make_an_ended_incarnation_the_newest_of_its_name() {
         let now = Timestamp(1_000_000);
         for (at, expected) in [

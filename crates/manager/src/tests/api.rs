@@ -443,7 +443,8 @@ async fn a_pool_tells_a_scaler_what_it_needs() {
         let (_kept, work, epoch) = service.take().await;
         service.run_event(&work, epoch, started()).await;
     }
-    let two_run = |pool: &everwatch_api::Pool| pool.observers.get("Processing") == Some(&2);
+    // A response reads the slots before the observers.
+    let two_run = |pool: &everwatch_api::Pool| (pool.observers.get("Processing"), pool.held) == (Some(&2), 2);
     let pool = stage.until_read("/v1/pools/default", two_run).await;
     assert_eq!((pool.needed, pool.capacity), (3, 2));
     let pools: Listed<everwatch_api::Pool> = stage.read("/v1/pools").await;
