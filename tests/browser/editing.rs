@@ -33,8 +33,13 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     // The form has the fields of the form for a new observer.
     page.fill("#edit-priority", "500").await;
     page.until_text("#edit-priority-hint", "is not a whole number from -100 to 100").await;
-    page.fill("#edit-priority", "0").await;
+    // The manager is not asked while the form refuses a field; what it said about another one ends with that value.
     page.fill("#spec-every", "2s").await;
+    let gone =
+        "!(document.querySelector('#spec-every-hint')?.textContent ?? '').includes('is not a duration')";
+    page.until("the complaint about a corrected field to go", gone).await;
+    page.until_text("#edit-priority-hint", "is not a whole number from -100 to 100").await;
+    page.fill("#edit-priority", "0").await;
     page.until_text(".diff ins", "every: 2s").await;
     page.until_text(".diff del", "every: 1s").await;
     page.until("the check to pass", "!document.querySelector('#save').disabled").await;

@@ -80,16 +80,16 @@ impl Operation {
         })
     }
 
-    /// The rebalance of a pool, which moves this many observers.
+    /// The rebalance of a pool, which moves this many observers, and of which so many are left.
     #[must_use]
-    pub fn rebalance(pool: &str, moves: Option<u64>) -> Self {
+    pub fn rebalance(pool: &str, moves: Option<u64>, left: u64) -> Self {
         Self {
             kind: OperationType::Rebalance,
             name: pool.to_owned(),
             namespace: None,
             path: format!("/v1/pools/{pool}"),
             state: "Running".to_owned(),
-            done: None,
+            done: moves.map(|moves| moves.saturating_sub(left)),
             of: moves,
             since: None,
             by: None,

@@ -19,7 +19,7 @@ pub(crate) use describe::{
     pool as describe_pool, rollout as describe_rollout, schedule, service as describe_service,
 };
 pub(crate) use form::{Output, OutputArgs};
-pub(crate) use incident::{destinations, incident};
+pub(crate) use incident::{destinations, grown, incident};
 pub(crate) use prose::{fitted, prose};
 pub(crate) use status::{Condition, is_able, status};
 pub(crate) use table::{Column, Least, Lines, Tone, View, cut, shrink};

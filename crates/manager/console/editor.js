@@ -157,8 +157,12 @@ function read(draft, kind, context) {
   const { values, hidden } = draft, { members, isWhole } = membersOf(kind), unread = {};
   const made = body(values, shownOf(draft, members), isWhole, unread);
   draft.own = { ...complaints(values), ...unread };
-  if (Object.keys(draft.own).length) { draft.unreadable = "see the fields"; return context.redraw(); }
-  change(draft, mergedInto(draft.definition, made, { hidden, members: isWhole ? [] : shownOf(draft, members) }), context);
+  const next = mergedInto(draft.definition, made, { hidden, members: isWhole ? [] : shownOf(draft, members) });
+  if (Object.keys(draft.own).length === 0) return change(draft, next, context);
+  // The manager is asked only about fields that can be read. What it said about a field that has changed since does not hold any more.
+  const isSame = ({ pointer }) => { const member = pointer.split("/")[1]; return JSON.stringify(next[member]) === JSON.stringify(draft.definition[member]); };
+  Object.assign(draft, { unreadable: "see the fields", wrong: draft.wrong.filter(isSame) });
+  context.redraw();
 }
 
 /** The fields of the spec that can show their values. */

@@ -68,7 +68,7 @@ function facts(it, [last]) {
     ["Created", time(it.created_at)],
     ["Epoch", `${it.generation}.${it.acquisitions}`],
     ["Attempt", number(it.attempt)],
-    it.restarts ? ["Restarts in this run", number(it.restarts)] : null,
+    it.restarts ? ["Restarts", number(it.restarts)] : null,
     ["Retry policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],
     ["Grace period", spaced(it.grace)],

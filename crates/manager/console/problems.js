@@ -61,10 +61,15 @@ const stuckRow = (it) => h("li", { key: `drain-${it.id}` },
   h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, `its drain waits, with ${number(it.drain.moved)} of ${counted(it.drain.of, "observer")} handed over: ${it.drain.waits}`)),
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "restarting" }, "Draining")));
 
-const lostRow = (it) => h("li", { key: `lost-${it.name}` },
+/** Whether the doctor says that a person killed it, so that it starts again by itself. */
+const startsAgain = ({ name }) => findings.some((it) => it.code === "service-killed" && it.subject.split(/[ ,]+/).includes(name));
+const lostRow = (it) => (startsAgain(it) ? h("li", { key: `lost-${it.name}` },
+  h("span", { class: "mark", "data-status": "restarting" }),
+  h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, "was killed by hand, and starts again in a few seconds: its observers continue on other services of its pool while these have room")),
+  h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "restarting" }, "Killed"), time(it.modified_at))) : h("li", { key: `lost-${it.name}` },
   h("span", { class: "mark", "data-status": "Failed" }),
   h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, "lost, and has not come back: its observers continue on other services of its pool while these have room")),
-  h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "Failed" }, "Lost"), time(it.modified_at)));
+  h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "Failed" }, "Lost"), time(it.modified_at))));
 
 const observerRow = (it) => h("li", { key: it.id },
   h("span", { class: "mark", "data-status": standing(it) }),
@@ -80,7 +85,7 @@ export function findingsFor(state) {
   if (state !== findingsOf || performance.now() - askedAt >= DOCTOR_MS) {
     [findingsOf, askedAt] = [state, performance.now()];
     readable("status:read", () => get("/v1/doctor"), { items: [] }).then(({ items }) => {
-      findings = items.filter((it) => it.severity !== "info");
+      findings = items.filter((it) => it.severity !== "info" || it.code === "service-killed");
       noteFindings(items);
     }, () => { findingsOf = null; });
   }
@@ -97,15 +102,15 @@ const findingRow = (it) => h("li", { key: `finding-${it.code}-${it.subject}` },
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": it.severity === "critical" ? "Failed" : "restarting" }, it.severity === "critical" ? "Critical" : "Warning")));
 
 export function problemsPanel({ items, total }, { pools, services, missing, findings }) {
-  const bare = withoutService(pools), filled = full(pools), drains = stuck(services);
+  const bare = withoutService(pools), filled = full(pools), drains = stuck(services), open = findings.filter((it) => it.severity !== "info");
   const subjects = new Set([...bare, ...filled].map((it) => `pool ${it.name}`)), drained = new Set(drains.map((it) => `service ${it.name}`));
   /** Whether another row shows it. */
   const isShown = ({ code, subject }) => (OF_POOLS.has(code) ? subjects.has(subject) : OF_LOSSES.has(code) ? missing.length > 0 : OF_OBSERVERS.has(code) ? total > 0 : code === "drain-waits" && drained.has(subject));
-  const rows = [...bare.map(bareRow), ...filled.map(fullRow), ...missing.map(lostRow), ...drains.map(stuckRow), ...findings.filter((it) => !isShown(it)).map(findingRow)], all = rows.length + total;
+  const rows = [...bare.map(bareRow), ...filled.map(fullRow), ...missing.map(lostRow), ...drains.map(stuckRow), ...open.filter((it) => !isShown(it)).map(findingRow)], all = rows.length + total;
   // Observers keep a part of the list.
   const others = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - others.length), count = others.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),
     all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no pool lacks slots or services, every service that was lost in the last 10 minutes is back, and no drain waits.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
-    findings.length ? h("p", { class: "fine" }, h("a", { href: "#/doctor" }, "The doctor"), ` has ${findings.length === 1 ? "a cure" : "cures"} for ${counted(findings.length, "problem")}.`) : null,
+    open.length ? h("p", { class: "fine" }, h("a", { href: "#/doctor" }, "The doctor"), ` has ${open.length === 1 ? "a cure" : "cures"} for ${counted(open.length, "problem")}.`) : null,
     all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, rows.length > others.length ? [h("a", { href: "#/pools" }, "Pools"), ", ", h("a", { href: "#/services" }, "services"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
 }

@@ -102,7 +102,7 @@ export function tick() {
 export const countOf = ({ health, observers }, name) => (name === "waiting" ? Math.max((health.waiting ?? 0) - (observers.Scheduled ?? 0), 0) : health[name] ?? observers[name] ?? 0);
 /** Health where there is one, otherwise the status. */
 export const standing = (it) => (it.status === "Scheduled" ? it.status : it.health ?? it.status);
-const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare", title: "in its present run" }, `· ${counted(it.restarts, "restart")}`) : null];
+const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare", title: "since it last was healthy" }, `· ${counted(it.restarts, "restart")}`) : null];
 export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: timedText(it.reason) || undefined },
   standingText(it));
 export const state = (name) => h("span", { class: "status", "data-state": name, title: meaningOf(name) }, word(name));

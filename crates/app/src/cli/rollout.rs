@@ -46,7 +46,7 @@ pub(crate) enum Rollout {
         #[arg(long)]
         wait: bool,
     },
-    /// Restore the former definitions of all observers that a rollout has changed
+    /// Restore the former definitions of all observers that a rollout has changed, unless it is completed
     Revert {
         /// Name (the newest of that name) or id
         name: String,

@@ -27,6 +27,13 @@ pub(crate) fn main_destination(it: &Incident) -> String {
     format!("{name} ({moved}){more}")
 }
 
+/// The incident at this moment: gaps that have not ended have grown since it was read.
+pub(crate) fn grown(it: &Incident, now: Timestamp) -> Incident {
+    let until_now = u64::try_from(now.since(it.since).as_millis()).unwrap_or(u64::MAX);
+    let gap_ms_max = if it.waiting > 0 { it.gap_ms_max.max(until_now) } else { it.gap_ms_max };
+    Incident { gap_ms_max, ..it.clone() }
+}
+
 /// The longest gap, with a sign if it is an upper bound.
 pub(super) fn longest_gap(it: &Incident) -> String {
     gap(it.gap_ms_max, it.gap_is_bound)
@@ -117,6 +124,13 @@ mod tests {
             incident(&lost(&json!({}), 1), NOW, 120),
             "service-1 lost 08:12:21: 1 observer does not run yet; gap so far ≤ 1.1 s"
         );
+    }
+
+    #[test]
+    fn gaps_that_have_not_ended_grow() {
+        let (open, over) = (lost(&json!({}), 1), lost(&json!({"service-2": 1}), 0));
+        let gap = |it: &Incident, secs: i64| grown(it, Timestamp(it.since.0 + secs * 1000)).gap_ms_max;
+        assert_eq!([gap(&open, 1), gap(&open, 9), gap(&over, 9)], [1100, 9000, 1100]);
     }
 
     #[test]

@@ -125,7 +125,12 @@ pub(super) struct Seen {
 
 /// The living services, and below them those that were lost a moment ago.
 pub(super) fn with_lost(mut living: Vec<Service>, ended: Vec<Service>, now: Timestamp) -> Vec<Service> {
-    living.extend(ended.into_iter().filter(|it| it.is_lost() && now.since(it.modified_at) < LOST_FOR));
+    let mut lost: Vec<Service> =
+        ended.into_iter().filter(|it| it.is_lost() && now.since(it.modified_at) < LOST_FOR).collect();
+    // Of a name that was lost twice, the latest loss.
+    lost.sort_by(|a, b| a.name.cmp(&b.name).then(b.modified_at.cmp(&a.modified_at)));
+    lost.dedup_by(|later, first| later.name == first.name);
+    living.extend(lost);
     living.sort_by(|a, b| (a.is_lost(), &a.name).cmp(&(b.is_lost(), &b.name)));
     living
 }

@@ -226,7 +226,7 @@ fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
     // From the same answer as the list of services below.
     let active = seen.services.iter().filter(|it| it.is_able()).count();
     let (lost, tone) = match seen.spare() {
-        _ if active == 0 => ("no service is active: nothing can run".to_owned(), Tone::Bad),
+        _ if active == 0 => ("no service is active: nothing more can start".to_owned(), Tone::Bad),
         None => (String::new(), Tone::Plain),
         Some(0) => (format!("0 of {active} services could be lost"), Tone::Wait),
         Some(1) => (format!("1 of {active} services could be lost"), Tone::Good),
@@ -295,7 +295,7 @@ fn message_line(model: &Model, width: usize, paint: Paint) -> Line<'static> {
         }
         (_, None, None) => model.incident.shown(model.now).map_or_else(Line::default, |it| {
             let tone = if it.until.is_none() { Tone::Bad } else { Tone::Wait };
-            let told = line(&output::incident(it, model.now, width));
+            let told = line(&output::incident(&output::grown(it, model.now), model.now, width));
             Line::styled(cut(&told, width), paint.tone(tone))
         }),
     }

@@ -12,13 +12,16 @@ pub(crate) async fn living(manager: &Manager) -> Result<Vec<ServiceRow>, StoreEr
     Ok(services)
 }
 
-/// Marks silent services as suspect. Managers record that themselves, except in safe mode; but nobody should count on the slots of a
-/// silent service then either.
+/// Marks services as suspect that are silent, or that a person killed. Managers record that themselves, except in safe mode; but nobody
+/// should count on the slots of such a service then either.
 pub(crate) async fn mark_suspects(manager: &Manager, services: &mut [ServiceRow]) -> Result<(), StoreError> {
     let (now, lost_after) = (manager.records.clock.now(), manager.settings.lost_after);
-    if services.iter().any(|it| it.is_silent(now, lost_after)) && safe_mode::is_on(&manager.records).await? {
-        for it in services.iter_mut().filter(|it| it.is_silent(now, lost_after)) {
-            it.suspect(it.heard_at.plus(lost_after));
+    let killed = manager.settings.excused.killed();
+    let is_killed = |it: &ServiceRow| it.end.is_none() && killed.contains(&it.id);
+    let is_gone = |it: &ServiceRow| it.is_silent(now, lost_after) || is_killed(it);
+    if services.iter().any(&is_gone) && safe_mode::is_on(&manager.records).await? {
+        for it in services.iter_mut().filter(|it| is_gone(it)) {
+            it.suspect(it.heard_at.plus(lost_after).min(now));
         }
     }
     Ok(())

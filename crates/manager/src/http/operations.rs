@@ -7,7 +7,7 @@ use super::query::Params;
 use super::rollouts;
 use super::service_lookup::ServiceViews;
 use crate::context::Manager;
-use crate::fleet::rebalance;
+use crate::fleet::{rebalance, shown_services};
 use axum::Json;
 use axum::extract::State;
 use everwatch_api::{Listed, Operation};
@@ -27,9 +27,13 @@ pub(crate) async fn list(
     params.finish()?;
     let records = &manager.records;
     let mut items = drains(&manager).await?;
-    for (pool, moves) in rebalance::in_progress(records).await? {
-        if caller::may_see_pool(&pool) {
-            items.push(Operation::rebalance(pool.as_str(), moves));
+    let rebalances = rebalance::in_progress(records).await?;
+    let services = if rebalances.is_empty() { Vec::new() } else { shown_services::living(&manager).await? };
+    for (pool, moves) in rebalances.into_iter().filter(|(pool, _)| caller::may_see_pool(pool)) {
+        // The limits of a plan outlast its moves.
+        let left = rebalance::moves_left(&pool, &services);
+        if left > 0 {
+            items.push(Operation::rebalance(pool.as_str(), moves, left));
         }
     }
     items.extend(rollouts::open(records).await?.iter().map(Operation::rollout));

@@ -77,5 +77,6 @@ async fn a_rebalance_is_listed_with_the_number_of_its_moves() {
     let moves: everwatch_api::Rebalance = started.read(202);
     let [told] = &stage.operations(OperationType::Rebalance).await[..] else { panic!("one rebalance") };
     assert_eq!((told.name.as_str(), told.of), ("default", Some(moves.pools[0].moves.into())));
+    assert_eq!(told.done, Some(0), "by the reports of runs");
     assert_eq!(stage.get(&told.path).await.read::<everwatch_api::Pool>(200).name, "default");
 }

@@ -63,8 +63,7 @@ pub(crate) async fn facts(manager: &Manager) -> Facts {
 
 async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let (records, excused) = (&manager.records, &manager.settings.excused);
-    let mut services = records.services(Duration::ZERO).await?.to_vec();
-    shown_services::mark_suspects(manager, &mut services).await?;
+    let services = shown_services::living(manager).await?;
     let mut registered_lately = records.store.services(records.clock.now().minus(LATELY)).await?.rows;
     let (mut ended_lately, mut killed_by_hand, mut frozen_by_hand) = (Vec::new(), Vec::new(), Vec::new());
     for service in registered_lately.iter().filter(|service| service.end.is_some()) {
