@@ -30,15 +30,22 @@ impl Shared {
 
     /// Maps an error. A refusal by the broker ends only its channel; any other error ends the session.
     pub(super) fn fail(&self, error: &lapin::Error, queue: &str) -> BrokerError {
-        match code(error) {
-            NOT_FOUND if error.to_string().contains("no queue") => BrokerError::NoQueue(queue.to_owned()),
-            ACCESS_REFUSED => BrokerError::Forbidden(format!("{queue}: {error}")),
-            404..=406 => BrokerError::Refused(format!("{queue}: {error}")),
-            _ => {
-                self.loss.lose(error.to_string());
-                self.loss.error()
-            }
-        }
+        refusal(code(error), &error.to_string(), queue).unwrap_or_else(|| {
+            self.loss.lose(error.to_string());
+            self.loss.error()
+        })
+    }
+}
+
+/// What the broker says about a queue when it closes a channel with this code; `None` if it says something else.
+fn refusal(code: u16, said: &str, queue: &str) -> Option<BrokerError> {
+    match code {
+        NOT_FOUND if said.contains("no queue") => Some(BrokerError::NoQueue(queue.to_owned())),
+        // The process of the queue restarts, or another client is declaring the queue: the next try may succeed.
+        NOT_FOUND if said.contains("is down or inaccessible") => Some(BrokerError::Silent(queue.to_owned())),
+        ACCESS_REFUSED => Some(BrokerError::Forbidden(format!("{queue}: {said}"))),
+        404..=406 => Some(BrokerError::Refused(format!("{queue}: {said}"))),
+        _ => None,
     }
 }
 
@@ -61,5 +68,23 @@ pub(super) async fn open_channel(connection: &Connection) -> lapin::Result<Chann
             Err(error) if error.is_amqp_soft_error() => {}
             opened => return opened,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_is_away_for_a_moment_is_not_refused() {
+        let of = |code: u16, said: &str| refusal(code, said, "q");
+        let away = "NOT_FOUND - home node 'a@b' of durable queue 'q' in vhost '/' is down or inaccessible";
+        assert!(matches!(of(404, away), Some(BrokerError::Silent(queue)) if queue == "q"));
+        let missing = "NOT_FOUND - no queue 'q' in vhost '/'";
+        assert!(matches!(of(404, missing), Some(BrokerError::NoQueue(queue)) if queue == "q"));
+        assert!(matches!(of(404, "NOT_FOUND - no exchange 'x'"), Some(BrokerError::Refused(_))));
+        assert!(matches!(of(406, "PRECONDITION_FAILED"), Some(BrokerError::Refused(_))));
+        assert!(matches!(of(403, "ACCESS_REFUSED"), Some(BrokerError::Forbidden(_))));
+        assert!(of(0, "IO error").is_none());
     }
 }
