@@ -31,7 +31,8 @@ pub(crate) async fn run(server: &str, verb: &Chaos) -> anyhow::Result<()> {
         Chaos::Freeze { service } => {
             order(client, service, "freeze").await?;
             format!(
-                "service {service} is frozen; after two heartbeats of silence, its observers run on other services"
+                "service {service} is frozen; after two heartbeats of silence, its observers run on other services; until then, \
+                 managers cannot tell, and show them as running"
             )
         }
         Chaos::Thaw { service } => {
