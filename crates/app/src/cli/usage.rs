@@ -117,10 +117,14 @@ fn correct_flag(error: &mut Error, command: &Command) {
     let of_number = how_to_write_a_number(parent).filter(|_| wrong.parse::<u32>().is_ok());
     let of_name =
         (wrong == "--name" && is_named_by_position(parent)).then_some("write the name without --name");
+    let of_file =
+        (matches!(wrong.as_str(), "-f" | "--file") && parent.get_name() == "create" && has(parent, "kind"))
+            .then_some("to create observers from a file, use `everwatch observer apply -f FILE`");
     let suggested = error.get(ContextKind::SuggestedArg).and_then(text_of);
     if meant.is_none()
         && of_number.is_none()
         && of_name.is_none()
+        && of_file.is_none()
         && suggested.is_none_or(|flag| nearest(&wrong, [flag]).is_some())
     {
         return;
@@ -131,7 +135,7 @@ fn correct_flag(error: &mut Error, command: &Command) {
     error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     if let Some((_, _, meant)) = meant {
         error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
-    } else if let Some(advice) = of_number.or(of_name).or(advice) {
+    } else if let Some(advice) = of_number.or(of_name).or(of_file).or(advice) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
 }
@@ -274,6 +278,7 @@ mod tests {
             ("everwatch observer revert tick 1", "write the version as --to 1"),
             ("everwatch limit set api 2", "write the maximum as --max 2"),
             ("everwatch rollout start --name r1", "write the name without --name"),
+            ("everwatch observer create -f news.yaml", "use `everwatch observer apply -f FILE`"),
         ] {
             assert!(told(line).contains(advice), "{}", told(line));
         }
