@@ -63,13 +63,13 @@ const stuckRow = (it) => h("li", { key: `drain-${it.id}` },
 
 /** Whether the doctor says that a person killed it, so that it starts again by itself. */
 const startsAgain = ({ name }) => findings.some((it) => it.code === "service-killed" && it.subject.split(/[ ,]+/).includes(name));
-const lostRow = (it) => (startsAgain(it) ? h("li", { key: `lost-${it.name}` },
-  h("span", { class: "mark", "data-status": "restarting" }),
-  h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, "was killed by hand, and starts again in a few seconds: its observers continue on other services of its pool while these have room")),
-  h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "restarting" }, "Killed"), time(it.modified_at))) : h("li", { key: `lost-${it.name}` },
-  h("span", { class: "mark", "data-status": "Failed" }),
-  h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, "lost, and has not come back: its observers continue on other services of its pool while these have room")),
-  h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": "Failed" }, "Lost"), time(it.modified_at))));
+function lostRow(it) {
+  const [status, title, said] = startsAgain(it) ? ["restarting", "Killed", "was killed by hand, and starts again in a few seconds"] : ["Failed", "Lost", "lost, and has not come back"];
+  return h("li", { key: `lost-${it.name}` },
+    h("span", { class: "mark", "data-status": status }),
+    h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, `${said}: its observers continue on other services of its pool while these have room`)),
+    h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": status }, title), time(it.modified_at)));
+}
 
 const observerRow = (it) => h("li", { key: it.id },
   h("span", { class: "mark", "data-status": standing(it) }),
