@@ -4,7 +4,10 @@ use crate::browser::Browser;
 use everwatch_api::{Batch, Rollout};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
+use everwatch_core::record::service::ServiceState;
 use everwatch_tests::cluster::Cluster;
+use everwatch_tests::dev::Dev;
+use everwatch_tests::http::holder;
 use serde_json::{Value, json};
 
 /// Chooses an option of a list.
@@ -256,4 +259,22 @@ async fn events_are_filtered_by_observer_service_and_time_and_the_address_keeps_
     page.until_text(".empty", "No event matches the filter").await;
     page.view("#/events?since=2020-01-01T00:00:00Z").await;
     page.until_text("tbody", "price-2").await;
+}
+
+#[tokio::test]
+async fn with_dev_a_service_is_killed_from_its_page_and_starts_again() {
+    let dev = Dev::start(2, 10).await;
+    dev.api.create(json!({"name": "tick", "kind": "ticker"})).await;
+    let place = dev.api.until_observer("tick", |it| holder(it).is_some()).await;
+    let (killed, before) = (holder(&place).unwrap().to_owned(), place.service.as_ref().unwrap().id);
+    let page = Browser::open(&dev.api.url).await;
+    page.until_text("main", "This is everwatch dev").await;
+    page.view(&format!("#/services/{killed}")).await;
+    page.press("Kill").await;
+    page.until_text("#dialog", "Its observers continue on the other services.").await;
+    page.confirm().await;
+    dev.api.until_observer("tick", |it| holder(it).is_some_and(|now| now != killed)).await;
+    page.view("#/").await;
+    page.until_text("[data-key=problems]", "was killed by hand, and starts again in a few seconds").await;
+    dev.api.until_service(&killed, |it| it.id != before && it.state == ServiceState::Active).await;
 }

@@ -80,7 +80,7 @@ impl Operation {
         })
     }
 
-    /// The rebalance of a pool, which moves this many observers, and of which so many are left.
+    /// The rebalance of a pool: managers planned `moves`, and `left` of them have not happened yet.
     #[must_use]
     pub fn rebalance(pool: &str, moves: Option<u64>, left: u64) -> Self {
         Self {

@@ -87,7 +87,7 @@ pub(crate) fn is_on(it: &Observer, service: &str) -> bool {
     it.service.as_ref().is_some_and(|on| on.name == service || on.id.to_string() == service)
 }
 
-/// Why an observer waits although a service has a free slot: a manager admits it soon, those before it first.
+/// What follows for an observer that waits although a service has a free slot: a manager admits it soon, after those before it.
 fn admitted_soon(it: &Observer) -> String {
     match it.waiting.as_ref().and_then(|waiting| Some((waiting.place?, waiting.of?))) {
         Some((place, of)) if place > 1 => format!(": to be admitted, number {place} of {of} in line"),

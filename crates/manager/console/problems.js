@@ -80,7 +80,7 @@ const observerRow = (it) => h("li", { key: it.id },
 const DOCTOR_MS = 5000;
 let findings = [], findingsOf = null, askedAt = -Infinity;
 
-/** The findings that need an action, as the doctor last said. It asks the broker, which may take long: the page does not wait for it. `state`: what the findings depend on, as a text. */
+/** The findings that need an action, and the one about services that start again by themselves, as the doctor last said. It asks the broker, which may take long: the page does not wait for it. `state`: what the findings depend on, as a text. */
 export function findingsFor(state) {
   if (state !== findingsOf || performance.now() - askedAt >= DOCTOR_MS) {
     [findingsOf, askedAt] = [state, performance.now()];

@@ -24,7 +24,7 @@ pub(crate) fn time_of_day(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A sentence with its moments as times of day.
+/// The sentence, with each RFC 3339 time replaced by its time of day.
 pub(crate) fn with_times_of_day(text: &str, now: Timestamp) -> String {
     let word = |word: &str| {
         let bare = word.trim_end_matches([',', ';', ':', ')', '.']);
@@ -32,6 +32,11 @@ pub(crate) fn with_times_of_day(text: &str, now: Timestamp) -> String {
         then.map_or_else(|| word.to_owned(), |then| word.replacen(bare, &time_of_day(then, now), 1))
     };
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// The slots in use, where services that take no observers hold some: more may be in use than the others have.
+pub(super) fn used_beside(held: u64, (free, capacity): (u64, u64)) -> String {
+    format!("{held} used; {free} of {capacity} free on active services")
 }
 
 /// The observers of a pool by health, without those that only wait for the next time of their schedule.

@@ -1,6 +1,6 @@
 //! The health of a deployment on one screen.
 
-use super::cells::{in_words, line, or_dash, since};
+use super::cells::{in_words, line, or_dash, since, used_beside};
 use super::describe::{aligned, listed};
 use super::prose::prose;
 use super::{Column, TerminalStyle, Tone, View};
@@ -134,7 +134,7 @@ fn slots(stats: &Stats, pools: &[Item<Pool>]) -> String {
         return format!("{held} of {capacity} used");
     }
     let free: u64 = pools.iter().map(|it| u64::from(it.free)).sum();
-    format!("{held} used; {free} of {capacity} free on active services")
+    used_beside(u64::from(held), (free, u64::from(capacity)))
 }
 
 fn or_none(text: String) -> String {

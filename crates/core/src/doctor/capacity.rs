@@ -169,7 +169,7 @@ pub(super) fn cordoned<'a>(pool: &Pool, fleet: &'a FleetFacts) -> Vec<&'a Servic
     all
 }
 
-/// The loss of the largest service, as a subject.
+/// The words with which a sentence about the loss of the largest service begins.
 fn loss_of(name: &str, sizes: &[u32], (largest, room): (u64, u64)) -> String {
     match sizes.iter().filter(|it| u64::from(**it) == largest).count() {
         0 | 1 => format!("losing {name} ({largest} of {room} slots)"),
@@ -179,7 +179,7 @@ fn loss_of(name: &str, sizes: &[u32], (largest, room): (u64, u64)) -> String {
     }
 }
 
-/// How operators give a pool so many more slots.
+/// The cure for a pool that lacks `most` slots: an operator uncordons a service, restores its capacity, or starts another one.
 fn more_slots(pool: &Pool, most: u64, (services, cordoned): (&[&ServiceRow], &[&ServiceRow])) -> String {
     let start = format!("start another service of pool {pool} with at least {}", counted(most, "slot"));
     if let Some((it, free)) =

@@ -230,7 +230,7 @@ impl Row {
         count
     }
 
-    /// Joins a report about an attempt that ended with an error. The result does not depend on the order of the reports.
+    /// Notes an attempt that ended with an error, if the report is about one. The result does not depend on the order of the reports.
     pub(super) fn join_error(&mut self, (key, at): (Key, Timestamp), event: &RunEvent) {
         let RunEvent::Errored { attempt, .. } = event else { return };
         let failed = FailedAttempt { seq: key.seq, attempt: *attempt, at };

@@ -155,8 +155,8 @@ pub struct Row {
     /// When two services reported the same run of it: its message existed twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicated_at: Option<Timestamp>,
-    /// The latest attempt that ended with an error, of each run in which one did, by the acquisitions of the run. It is not a part of
-    /// [`Observed`], whose stored form cannot grow.
+    /// For each run in which an attempt ended with an error: the latest such attempt, by the acquisitions of the run. This is no field of
+    /// [`Observed`], because managers of version 0.1.0 could not read a longer stored form.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<u32, FailedAttempt>,
     /// The runs of the previous generation, as long as crash checks are due.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A gap that begins later than this after the last start of an incident belongs to another incident.
 pub(super) const QUIET: Duration = Duration::from_secs(30);
-/// The same for the handovers of a service that lives: two drains, or two moves, are two incidents.
+/// If a service lives and hands over observers again later than this after the last start, the two handovers are two incidents.
 const QUIET_OF_HANDOVERS: Duration = Duration::from_secs(10);
 /// The maximum number of incidents in a timeline, which drops the oldest first.
 pub const INCIDENTS_MAX: usize = 1000;
@@ -79,7 +79,7 @@ pub struct Incident {
     /// The name of that service.
     pub from_name: String,
     pub cause: Cause,
-    /// Of [`Cause::HandedOver`]: why its service handed them over, as far as it said so.
+    /// If the cause is [`Cause::HandedOver`]: the reasons that the service reported.
     pub reasons: BTreeSet<Reason>,
     /// When its first gap began; without a gap, when the first of its observers started.
     pub since: Timestamp,

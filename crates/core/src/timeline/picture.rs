@@ -147,7 +147,8 @@ impl Incarnation {
                 && [&self.left, &self.gaps, &self.overlaps].map(Steps::is_empty) == [true; 3]
     }
 
-    /// Why it handed over the observers of this incident. Its clock and the clock of the next service may differ by a second.
+    /// The reasons that the service reported while it handed over the observers of this incident. Its clock and that of the next service
+    /// may differ by a second.
     fn reasons_of(&self, incident: &Incident) -> BTreeSet<Reason> {
         let (first, last) = (second(incident.since) - 1, second(incident.until) + 1);
         let during = self.reasons.iter().filter(|(at, _)| (first..=last).contains(at));

@@ -38,7 +38,8 @@ pub(crate) async fn in_progress(records: &Records) -> Result<Vec<(Pool, Option<u
     Ok(notes.into_iter().filter_map(read).collect())
 }
 
-/// The number of moves that would even out a pool by the reports of runs, which show the result of a plan before heartbeats do.
+/// The number of moves that would even out a pool. If `services` have the slots in use by the reports of runs, these show the result of a
+/// plan before heartbeats do.
 pub(crate) fn moves_left(pool: &Pool, services: &[ServiceRow]) -> u64 {
     let plans = plan_pools(services, u32::MAX);
     plans.iter().filter(|plan| plan.pool == *pool).map(|plan| u64::from(plan.moves())).sum()

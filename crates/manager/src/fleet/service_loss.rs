@@ -37,7 +37,7 @@ pub(crate) async fn look(
     let now = manager.records.clock.now();
     let lost_after = manager.settings.lost_after;
     let mut doubted = lock(&manager.doubts).current(now);
-    // One that held no observer leaves no other sign when it dies.
+    // A service that held no observer leaves no other sign when it dies.
     doubted.extend(manager.settings.excused.killed());
     let plan = plan_suspicion(living, now, lost_after, manager.may_conclude(), &doubted);
     for service in plan.suspect {

@@ -1,4 +1,4 @@
-//! Services as responses, metrics and the doctor show them.
+//! The services that responses, metrics and the doctor show.
 
 use crate::context::Manager;
 use crate::fleet::safe_mode;
@@ -12,8 +12,8 @@ pub(crate) async fn living(manager: &Manager) -> Result<Vec<ServiceRow>, StoreEr
     Ok(services)
 }
 
-/// Marks services as suspect that are silent, or that a person killed. Managers record that themselves, except in safe mode; but nobody
-/// should count on the slots of such a service then either.
+/// In safe mode, marks each service as suspect that is silent, or that a person killed: nobody should count on its slots. Outside of safe
+/// mode, managers record this themselves.
 pub(crate) async fn mark_suspects(manager: &Manager, services: &mut [ServiceRow]) -> Result<(), StoreError> {
     let (now, lost_after) = (manager.records.clock.now(), manager.settings.lost_after);
     let killed = manager.settings.excused.killed();

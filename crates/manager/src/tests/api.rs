@@ -1,6 +1,7 @@
 //! The HTTP surface: what is refused and how, what is documented, what happens once.
 
 use super::*;
+use crate::excused::ByHand;
 use crate::intake::registrations;
 use everwatch_api::{Event, Outcome, Outcomes, ParkedMessage, ProblemBody, Rebalance, SafeMode, Version};
 use everwatch_core::id::ObserverId;
@@ -325,6 +326,20 @@ async fn in_safe_mode_a_silent_service_is_shown_as_suspect() {
     assert!(told.iter().any(|it| it.contains("services are silent") && it.contains(&name)), "{told:?}");
     let stored = stage.manager.records.services(Duration::ZERO).await.unwrap();
     assert_eq!(stored[0].suspect_since, None, "managers conclude nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_safe_mode_a_service_that_a_person_killed_is_shown_as_suspect_at_once() {
+    let stage = Stage::new().await;
+    assert_eq!(stage.send("PUT", "/v1/safe-mode", Some(r#"{"on": true}"#)).await.status, StatusCode::OK);
+    let _service = stage.named_service("killed", 4).await;
+    let it: everwatch_api::Service = stage.read("/v1/services/killed").await;
+    assert_eq!(it.state, ServiceState::Active);
+    stage.manager.settings.excused.add(ServiceId(it.id), ByHand::Killed);
+    assert_eq!(
+        stage.read::<everwatch_api::Service>("/v1/services/killed").await.state,
+        ServiceState::Suspect
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

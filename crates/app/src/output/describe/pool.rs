@@ -2,19 +2,18 @@
 
 use super::{aligned, listed};
 use crate::item::Item;
-use crate::output::cells::{health, in_words};
+use crate::output::cells::{health, in_words, used_beside};
 use crate::output::{SERVICES, TerminalStyle};
 use everwatch_api::{Pool, Service};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::wording::counted;
 
-/// The slots of a pool. Services that take no observers may hold some, so more may be in use than others have.
 fn slots(it: &Pool) -> String {
     let Pool { held, capacity, free, .. } = it;
     if *held <= *capacity && capacity - held == *free {
         return format!("{held} of {capacity} used, {free} free");
     }
-    format!("{held} used; {free} of {capacity} free on active services")
+    used_beside((*held).into(), ((*free).into(), (*capacity).into()))
 }
 
 /// A pool, with its living services.
