@@ -33,7 +33,13 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
     // The form has the fields of the form for a new observer.
     page.fill("#edit-priority", "500").await;
     page.until_text("#edit-priority-hint", "is not a whole number from -100 to 100").await;
-    // The manager is not asked while the form refuses a field; what it said about another one ends with that value.
+    // The manager judges the other fields meanwhile; what it says about one ends with that value.
+    page.fill("#edit-grace", "2h").await;
+    page.until_text("#edit-grace-hint", "is 2h: write at most 1h").await;
+    page.fill("#edit-grace", "10s").await;
+    let gone = "!document.querySelector('#edit-grace-hint').textContent.includes('is 2h')";
+    page.until("the complaint about the grace to go", gone).await;
+    page.until_text("#spec-every-hint", "is not a duration").await;
     page.fill("#spec-every", "2s").await;
     let gone =
         "!(document.querySelector('#spec-every-hint')?.textContent ?? '').includes('is not a duration')";

@@ -73,6 +73,9 @@ pub struct Service {
     /// Observers whose code blocks one of its threads, the longest first; at most 10.
     #[serde(default)]
     pub stalled: Vec<Stalled>,
+    /// Whether a person has frozen it with `everwatch chaos freeze`: its observers stand still.
+    #[serde(default)]
+    pub frozen: bool,
 }
 
 /// An observer whose code blocks a thread of its service.
@@ -128,6 +131,7 @@ impl Service {
             resident_bytes: heartbeat.map(|heartbeat| heartbeat.rss_bytes),
             loop_lag_ms: heartbeat.map(|heartbeat| heartbeat.loop_lag_ms),
             stalled: heartbeat.map_or_else(Vec::new, |it| it.stalled.iter().map(Stalled::of).collect()),
+            frozen: false,
         }
     }
 }
@@ -167,12 +171,14 @@ pub struct Pool {
     pub single: bool,
     /// Living services.
     pub services: u32,
-    /// Slots of its active services; of a single pool, those of one service.
+    /// Of these, the services that accept observers, or stand by.
+    #[serde(default)]
+    pub active: u32,
+    /// Slots of its active services, and those that its cordoned services use; of a single pool, the slots of one service.
     pub capacity: u32,
-    /// Slots in use.
+    /// Slots in use, also of services that drain or are silent.
     pub held: u32,
-    /// Free slots of its active services; of a single pool, those of one service. `held` counts all living
-    /// services.
+    /// Free slots of its active services; of a single pool, those of one service.
     pub free: u32,
     /// Needed slots minus held slots.
     pub pending: u64,

@@ -37,7 +37,7 @@ pub(crate) use moment::Moment;
 pub(crate) use namespace::Namespace;
 pub(crate) use new::New;
 pub(crate) use observer::{
-    Apply, Create, Filter, ListArgs, Names, NoOutput, Selection, Wait, WaitFor, health as health_word,
+    Apply, Create, Filter, ListArgs, Move, Names, NoOutput, Selection, Wait, WaitFor, health as health_word,
     status as status_word,
 };
 pub(crate) use rate::Rate;
@@ -381,18 +381,8 @@ pub(crate) enum Observer {
         to: u32,
     },
     /// Move observers to another service
-    Move {
-        #[command(flatten)]
-        names: Names,
-        /// Move them to this pool
-        #[arg(long)]
-        pool: Option<String>,
-        /// Move them to this service of their pool. The manager refuses if it has no room; if others take the room meanwhile, another service takes them
-        #[arg(long = "to", value_name = "SERVICE", conflicts_with = "pool")]
-        service: Option<String>,
-        #[command(flatten)]
-        wait: WaitFor,
-    },
+    #[command(after_help = Move::EXAMPLES)]
+    Move(Move),
     /// Show the output of observers
     #[command(after_help = Logs::EXAMPLES)]
     Logs(Logs),

@@ -218,7 +218,7 @@ pub struct FleetFacts {
     pub ended_lately: Vec<ServiceRow>,
     /// The services that a person killed within [`LATELY`] to try out failover: they come back by themselves.
     pub killed_by_hand: Vec<ServiceRow>,
-    /// The services that were lost within [`LATELY`] because a person froze them to try out failover.
+    /// The services that a person froze to try out failover: they live, or were lost within [`LATELY`].
     pub frozen_by_hand: Vec<ServiceRow>,
     /// Observers whose health is `restarting`.
     pub restarting: SomeRows,

@@ -6,7 +6,7 @@ import { CLEAN, body, formOf, membersOf } from "./create-form.js";
 import { drawText, dropText, leaveTo, loadText, startOf, startText, textDraft } from "./create-text.js";
 import { fieldAt, fieldsOf } from "./definition-fields.js";
 import { ordered } from "./definition.js";
-import { dryRuns, judgment, without } from "./dry-run.js";
+import { dryRuns, judgment, readablePart } from "./dry-run.js";
 import { h } from "./dom.js";
 import { MODES, poolNotice } from "./editor.js";
 import { may, readable } from "./session.js";
@@ -152,10 +152,7 @@ function asSwitch(now, kinds, params, context) {
 /** The definition, what the console itself refuses of it, by the field, and the members that the manager can judge. */
 function examined({ members, isWhole }) {
   const unread = {}, definition = body(draft, members, isWhole, unread), own = { ...complaints(draft), ...unread };
-  const bad = new Set(Object.keys(own).flatMap((it) => (it === "/time_zone" ? ["schedule", "windows"] : it.startsWith("/") ? [it.split("/")[1]] : [])));
-  const judged = without(definition, bad);
-  if (!isWhole) judged.spec = without(definition.spec, new Set(members.map((it) => it.name).filter((it) => Object.hasOwn(own, it))));
-  return { definition, own, judged };
+  return { definition, own, judged: readablePart(definition, own, { members, isWhole }) };
 }
 
 /** What the manager says, by the field. */
@@ -226,7 +223,9 @@ const previewOf = ({ members, isWhole }) => toYaml(ordered(body(draft, members, 
 /** The definition that the form makes, beside it, and the buttons. */
 const review = (known, pools) => h("section", { class: "panel review" }, h("header", {}, h("h2", {}, "New definition")),
   noticeOf(known, pools), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
-  h("p", { class: "row" }, h("button", { type: "submit", form: "new-form", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { const { from } = draft; forget(); leaveTo(from); } }, "Cancel")));
+  h("p", { class: "row" }, h("button", { type: "submit", form: "new-form", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { const { from } = draft; forget(); leaveTo(from); } }, "Cancel")),
+  // Below the buttons: they must not move while the user presses one.
+  Object.keys(draft.wrong).length ? h("p", { class: "fine warn", key: "wrong" }, "Not valid yet: see the fields.") : null);
 
 /** What happens because of the pool, if it has no room for the observer. */
 const noticeOf = (known, pools) => poolNotice(body(draft, known.members, known.isWhole, {}), pools, true);

@@ -9,6 +9,9 @@ const RETRIES = [["", "default: after 1 s, doubling to 1 min, without limit"], [
 const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"], ["restart", "stop and execute again"]];
 const PLAIN = { autocomplete: "off", spellcheck: "false" };
 
+/** Managers say what is wrong about a member: the field is the subject. */
+const subjected = (label, wrong) => (/^(?:is|has|must|names|needs|matches) /.test(wrong) ? `${label} ${wrong}` : wrong);
+
 /**
  * Draws fields for the values of a draft (see `CLEAN`), with the complaints in `draft.wrong`. `id`: the beginning of the ids; `changed()` runs after an input, `left(pointer)` when the user leaves a field,
  * `redraw()` after one that changes which fields there are. `hidden`: members of the definition that have no field.
@@ -37,7 +40,7 @@ class Fields {
     input.onblur = () => this.left(pointer);
     input.setAttribute("aria-describedby", `${id}-hint`);
     if (wrong) input.setAttribute("aria-invalid", "true");
-    return h("div", { class: "field", key: name }, h("label", { for: id }, label), input, h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, wrong ? complaint(wrong) : coded(hint)));
+    return h("div", { class: "field", key: name }, h("label", { for: id }, label), input, h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, wrong ? complaint(subjected(label, wrong)) : coded(hint)));
   }
 
   text(label, pointer, [name, value = name], placeholder, hint, more = {}) {

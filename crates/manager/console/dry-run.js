@@ -16,6 +16,14 @@ function listed({ code, errors, message }) {
 /** The definition without these members. */
 export const without = (definition, members) => Object.fromEntries(Object.entries(definition).filter(([name]) => !members.has(name)));
 
+/** The part of a definition that can be read; `own`: what the console refuses, by the field; `members`: the fields of the spec. */
+export function readablePart(definition, own, { members, isWhole }) {
+  const bad = new Set(Object.keys(own).flatMap((it) => (it === "/time_zone" ? ["schedule", "windows"] : it.startsWith("/") ? [it.split("/")[1]] : [])));
+  const part = without(definition, bad);
+  if (!isWhole && part.spec) part.spec = without(part.spec, new Set(members.map((it) => it.name).filter((it) => Object.hasOwn(own, it))));
+  return part;
+}
+
 /** What the manager would refuse (`errors`: null if it does not say), and the observer that it would make, if it refuses nothing. */
 export async function judgment(method, path, definition, signal) {
   const first = await judged(method, path, definition, signal), memberOf = ({ pointer }) => pointer.split("/")[1];

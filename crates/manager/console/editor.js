@@ -6,7 +6,7 @@ import { MEMBERS, fieldAt, fieldsOf } from "./definition-fields.js";
 import { changed, diffView, linesOf } from "./diff.js";
 import { h } from "./dom.js";
 import { ordered } from "./definition.js";
-import { dryRuns, without } from "./dry-run.js";
+import { dryRuns, readablePart, without } from "./dry-run.js";
 import { nearest } from "./match.js";
 import { follow, gutter } from "./numbered.js";
 import { lineOfMistake, linesOfMembers } from "./positions.js";
@@ -76,10 +76,13 @@ export function checkAgain(draft, kinds, context) {
   return typed(draft, draft.text, context);
 }
 
+/** The request that creates or replaces the observer. */
+const request = ({ before, id }) => (before === null ? ["POST", "/v1/observers"] : ["PUT", `/v1/observers/${encodeURIComponent(id)}`]);
+
 /** Asks the manager about what the console does not refuse. If the manager does not answer, the complaints of the console stay. */
 function check(draft, context) {
   const at = draft.definition, own = ownWrong(at, draft.kinds), bad = new Set(own.map((it) => it.pointer.split("/")[1]));
-  const [method, path] = draft.before === null ? ["POST", "/v1/observers"] : ["PUT", `/v1/observers/${encodeURIComponent(draft.id)}`];
+  const [method, path] = request(draft);
   trial.ask(method, path, without(at, bad), ({ errors, made }) => {
     if (at !== draft.definition || draft.saving) return;
     draft.made = made;
@@ -152,6 +155,17 @@ function textArea(draft, context) {
     h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The same fields as in the API and in the files of everwatch observer apply."));
 }
 
+/** Asks the manager about the fields that can be read, so that the user sees all mistakes at once. */
+function judge(draft, definition, known, context) {
+  const { own } = draft, [method, path] = request(draft);
+  trial.ask(method, path, readablePart(definition, own, known), ({ errors }) => {
+    if (draft.own !== own || draft.saving) return;
+    const isOther = ({ pointer }) => { const name = fieldAt(pointer, known.members); return name !== null && !Object.hasOwn(own, name); };
+    draft.wrong = (errors ?? []).filter(isOther);
+    context.redraw();
+  });
+}
+
 /** Reads the draft from the fields; what no field shows stays unchanged. */
 function read(draft, kind, context) {
   const { values, hidden } = draft, { members, isWhole } = membersOf(kind), unread = {};
@@ -162,6 +176,7 @@ function read(draft, kind, context) {
   // The manager is asked only about fields that can be read. What it said about a field that has changed since does not hold any more.
   const isSame = ({ pointer }) => { const member = pointer.split("/")[1]; return JSON.stringify(next[member]) === JSON.stringify(draft.definition[member]); };
   Object.assign(draft, { unreadable: "see the fields", wrong: draft.wrong.filter(isSame) });
+  judge(draft, next, { members, isWhole }, context);
   context.redraw();
 }
 

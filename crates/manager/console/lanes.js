@@ -260,6 +260,7 @@ function chart(all, capacities, width, groups, choose) {
     marksOf(picture.marks.filter((it) => it.service === null), at, 6), choose ? dragBand(TOP - 4, bottom) : null);
 }
 
+const placed = (it) => it.since ?? it.at;
 const asTable = ({ lanes, marks }, groups) => {
   const names = groups?.by ? groupNames(lanes, groups.services, groups.by) : null;
   return h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
@@ -270,7 +271,7 @@ const asTable = ({ lanes, marks }, groups) => {
   { title: "Most held", class: "n", cell: (it) => number(most(it, "held_max")) },
   { title: "Most in a gap", class: "n", cell: (it) => number(most(it, "gap")) },
   { title: "Most in an overlap", class: "n", cell: (it) => number(most(it, "overlap")) },
-  { title: "Events", class: "text", cell: (it) => marks.filter((one) => one.service === it.service).map((one) => `${markOf(one.type).word} ${clock(one.at)}`).join(", ") },
+  { title: "Events", class: "text", cell: (it) => marks.filter((one) => one.service === it.service).toSorted((a, b) => placed(a).localeCompare(placed(b))).map((one) => one.since ? `${markOf(one.type).word}, last sign of life ${clock(one.since)}` : `${markOf(one.type).word} ${clock(one.at)}`).join(", ") },
 ], lanes.map((it) => ({ ...it, name: it.service }))));
 };
 

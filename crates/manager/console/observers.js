@@ -26,8 +26,6 @@ async function load({ params }) {
   const filter = Object.fromEntries(FILTERS.map((name) => [name, name === "label" ? params.get(name)?.split(",").map((it) => it.trim()).filter(Boolean) : params.get(name)]));
   // A role may permit observers and nothing else: the list then lacks counts and choices.
   const none = { items: [] };
-  // Scheduled observers have the health waiting, too; here they are scheduled.
-  if (filter.health?.split(",").includes("waiting") && !filter.status) filter.status = "Created,Processing,OnDeleting";
   const [page, stats, kinds, pools, services] = await Promise.all([
     get("/v1/observers", { ...filter, cursor: params.get("cursor"), limit: PAGE }),
     readable("status:read", () => get("/v1/stats"), { observers: {}, health: {} }), readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none),

@@ -66,7 +66,7 @@ function nextFailure(pools) {
   if (pools.some((it) => it.needed > it.capacity)) return "losing a service would leave observers waiting";
   const pool = pools.length > 1 ? ` of pool ${worst.name}` : "", lost = worst.failure_tolerance;
   if (lost === 0) return `losing the largest service${pool} would leave observers waiting`;
-  return `any ${lost === 1 ? "service" : `${number(lost)} of ${counted(worst.services, "service")}`}${pool} may fail and every observer keeps a slot`;
+  return `any ${lost === 1 ? "service" : counted(lost, "service")}${pool} may fail and every observer keeps a slot`;
 }
 
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
@@ -125,16 +125,16 @@ function incidentsPanel({ picture }) {
 
 const poolsPanel = ({ pools, room }) => {
   const worst = weakest(pools);
-  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, worst ? `Failure tolerance${pools.length > 1 ? ` of pool ${worst.name}` : ""}: ${number(worst.failure_tolerance)} of ${counted(worst.services, "service")}` : "no observer needs a slot")), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
+  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, worst ? `Failure tolerance${pools.length > 1 ? ` of pool ${worst.name}` : ""}: ${counted(worst.failure_tolerance, "service")}` : "no observer needs a slot")), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => [h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
       { title: "Services", isExtra: true, class: "n", cell: (it) => number(it.services) },
-      { title: "Used", isExtra: true, class: "wide", cell: (it) => bar(it.capacity - it.free, it.capacity, `${number(it.free)} of ${number(it.capacity)} slots free on active services`) },
+      { title: "Used", isExtra: true, class: "wide", cell: (it) => bar(it.capacity - it.free, it.capacity, `${number(it.free)} of ${number(it.capacity)} slots free`) },
       { title: "Held", class: "n", cell: (it) => number(it.held) },
       { title: "Free", class: "n", cell: (it) => number(it.free) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
       { title: "Waiting for a slot", class: "n", cell: (it) => number(waitingIn(it)) },
-    ], pools), pools.some((it) => it.held + it.free > it.capacity) ? h("p", { class: "fine" }, "Services that are cordoned, draining or silent hold observers, too; their slots are not among those shown.") : null);
+    ], pools), pools.some((it) => it.held + it.free > it.capacity) ? h("p", { class: "fine" }, "Services that drain or are silent hold observers, too; their slots are not among those shown.") : null);
 };
 
 function draw(data, { params }, context) {

@@ -20,7 +20,7 @@ const SHORTCUTS = [
   { title: "New observer", hint: "c", needs: "observers:create", run: (it) => it.go("#/create") },
   { title: "Observers that restart after errors", words: "restarting crash looping", needs: "observers:read", run: (it) => it.go("#/observers?health=restarting") },
   { title: "Observers that failed", words: "errors", needs: "observers:read", run: (it) => it.go("#/observers?status=Failed") },
-  { title: "Observers that wait for a slot", words: "waiting queue", needs: "observers:read", run: (it) => it.go("#/observers?health=waiting") },
+  { title: "Observers that wait", words: "waiting queue", needs: "observers:read", run: (it) => it.go("#/observers?health=waiting") },
   { title: "Switch between UTC and local time", words: "time zone timezone clock", run: (it) => it.zone() },
   { title: "Change the theme", words: "dark light mode system", run: (it) => it.theme() },
   { title: "API documentation", words: "docs documentation openapi reference rest help", run: () => { location.href = "/docs/"; } },

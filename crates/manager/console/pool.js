@@ -17,7 +17,7 @@ async function load({ parts: [, name] }) {
 const facts = (it) => h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"),
   h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${number(it.free)} free`)),
   bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
-  h("dl", { class: "facts" }, fact("Type", it.single ? "single" : "shared"), fact("Admission", state(it.paused ? "paused" : "open")), fact("Failure tolerance", `${number(it.failure_tolerance)} of ${counted(it.services, "service")}`),
+  h("dl", { class: "facts" }, fact("Type", it.single ? "single" : "shared"), fact("Admission", state(it.paused ? "paused" : "open")), fact("Failure tolerance", counted(it.failure_tolerance, "service")),
     fact("Needed", counted(it.needed, "slot")), fact("Waiting for a slot", number(it.waiting)), fact("Running", number(it.health.running ?? 0))));
 
 const servicesPanel = (services) => h("section", { class: "panel", key: "services" }, h("header", {}, h("h2", {}, "Services"), h("span", { class: "fine" }, number(services.length))),

@@ -41,7 +41,7 @@ export const full = (pools) => pools.filter((it) => it.services > 0 && !it.pause
 export function lackOf(it) {
   if (it.services === 0) return `Pool ${it.name} has no service.`;
   if (!lacksSlots(it) || it.free > 0) return null;
-  return it.capacity > 0 ? `Pool ${it.name} is full: all ${counted(it.capacity, "slot")} are in use.` : `No service of pool ${it.name} takes observers now.`;
+  return it.active > 0 ? `Pool ${it.name} is full: all ${counted(it.capacity, "slot")} are in use.` : `No service of pool ${it.name} takes observers now.`;
 }
 
 const wait = (count) => `${counted(count, "observer")} ${count === 1 ? "waits" : "wait"}`;
@@ -50,7 +50,7 @@ const poolRow = (it, { status, word, said }) => h("li", { key: `pool-${it.name}`
   h("div", {}, h("span", { class: "title" }, h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, `Pool ${it.name}`)), h("p", { class: "said" }, said)),
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": status }, word)));
 const bareRow = (it) => poolRow(it, { status: "Failed", word: "No service", said: `no service: ${wait(wantedIn(it))} · start a service of this pool, or give ${wantedIn(it) === 1 ? "the observer" : "the observers"} another pool` });
-const fullRow = (it) => poolRow(it, it.capacity > 0
+const fullRow = (it) => poolRow(it, it.active > 0
   ? { status: "restarting", word: "Full", said: `all ${counted(it.capacity, "slot")} in use: ${wait(waitingIn(it))} · start another service of this pool, or raise the capacity of one` }
   : { status: "Failed", word: "No active service", said: `no service takes observers, because all are cordoned, draining or silent: ${wait(waitingIn(it))} · uncordon a service, or start another one` });
 

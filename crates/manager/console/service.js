@@ -7,7 +7,7 @@ import { columns, lanesPanel } from "./lanes.js";
 import { readTimeline } from "./lanes-load.js";
 import { someIncidents } from "./nav.js";
 import { spans } from "./range.js";
-import { endedTable, orders, progress, stalls, vitals } from "./services.js";
+import { endedTable, frozen, orders, progress, stalls, vitals } from "./services.js";
 import { readable } from "./session.js";
 import { bar, causeOf, counted, empty, fact, health, number, observerLink, state, table, time, timed, what } from "./show.js";
 
@@ -36,7 +36,7 @@ function counting(it, { items, total, isUnread }) {
 const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"),
   h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${number(it.free)} free${it.capacity_set ? ", set by an operator" : ""}${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
   bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
-  it.drain ? progress(it.drain) : null, it.stalled.length ? stalls(it) : null, it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, timed(it.unconfirmed)) : null,
+  it.drain ? progress(it.drain) : null, it.frozen ? frozen() : null, it.stalled.length ? stalls(it) : null, it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, timed(it.unconfirmed)) : null,
   h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/pools/${encodeURIComponent(it.pool)}` }, it.pool)), vitals(it),
     fact("Kinds", it.kinds.map((kind) => h("a", { class: "tag", href: `#/kinds/${encodeURIComponent(kind)}` }, kind))), Object.keys(it.labels).length ? fact("Labels", Object.entries(it.labels).map(([key, value]) => h("span", { class: "tag" }, `${key}=${value}`))) : null));
 

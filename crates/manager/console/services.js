@@ -94,6 +94,9 @@ export function progress({ of, moved, waits }) {
 }
 
 /** The observers whose code blocks a thread of the service. */
+/** That its observers stand still, although managers cannot tell yet. */
+export const frozen = () => h("p", { class: "fine warn", key: "frozen" }, "Frozen by hand: its observers stand still, until the broker notices and they move.");
+
 export function stalls({ stalled }) {
   return h("p", { class: "fine warn", key: "stalled" }, "Stalled by ",
     stalled.flatMap((it, at) => [at ? ", " : null, observerLink(it), ` for ${duration(it.stalled_ms)}`]));
@@ -114,6 +117,7 @@ function card(it, context) {
     h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${it.cordoned || it.drain ? "accepts no more" : `${number(it.free)} free`}${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
     bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
     it.drain ? progress(it.drain) : null,
+    it.frozen ? frozen() : null,
     it.stalled.length ? stalls(it) : null,
     it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, it.unconfirmed) : null,
     h("dl", { class: "facts" }, fact("Pool", it.pool), vitals(it), fact("Kinds", it.kinds.join(", "))),

@@ -3,7 +3,7 @@ import { exact } from "./clock.js";
 import { h } from "./dom.js";
 import { meaningOf, term } from "./terms.js";
 
-/** The healthy one first; an observer that is not to run has none. Scheduled observers are waiting for the API; the console shows them as scheduled. */
+/** The healthy one first; an observer that is not to run now has none. */
 export const HEALTHS = ["running", "restarting", "waiting", "moving", "stopping"];
 /** What an observer is that has no health. */
 export const RESTS = ["Scheduled", "Paused", "Failed", "Completed"];
@@ -98,10 +98,10 @@ export function tick() {
   }
 }
 
-/** How many observers have this health, or this status; a scheduled one is not waiting. */
-export const countOf = ({ health, observers }, name) => (name === "waiting" ? Math.max((health.waiting ?? 0) - (observers.Scheduled ?? 0), 0) : health[name] ?? observers[name] ?? 0);
+/** How many observers have this health, or this status. */
+export const countOf = ({ health, observers }, name) => health[name] ?? observers[name] ?? 0;
 /** Health where there is one, otherwise the status. */
-export const standing = (it) => (it.status === "Scheduled" ? it.status : it.health ?? it.status);
+export const standing = (it) => it.health ?? it.status;
 const standingText = (it) => [word(standing(it)), it.health === "restarting" && it.restarts > 0 ? h("span", { class: "spare", title: "since it last was healthy" }, `· ${counted(it.restarts, "restart")}`) : null];
 export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: timedText(it.reason) || undefined },
   standingText(it));

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 pub enum ByHand {
     /// It starts again by itself.
     Killed,
-    /// It stays lost until it is thawed.
+    /// It stands still until it is thawed. When the broker has given it up, it is lost.
     Frozen,
 }
 
@@ -30,6 +30,11 @@ impl Excused {
         if all.len() > Self::MAX {
             all.pop_front();
         }
+    }
+
+    /// Removes a service that was thawed before the broker gave it up: it lives on.
+    pub fn remove(&self, service: ServiceId) {
+        lock(&self.0).retain(|(id, _)| *id != service);
     }
 
     /// Whether a person killed or froze this service.
@@ -77,6 +82,8 @@ mod tests {
         excused.add(id(3), ByHand::Killed);
         assert_eq!(excused.killed(), [id(3)], "a frozen one keeps its session");
         assert_eq!(killed.into_keys().collect::<Vec<_>>(), [id(2)]);
+        excused.remove(id(1));
+        assert_eq!((excused.cause(id(1)), excused.cause(id(3))), (None, Some(ByHand::Killed)));
         for number in 10..2000 {
             excused.add(id(number), ByHand::Killed);
         }

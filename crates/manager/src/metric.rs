@@ -59,7 +59,12 @@ const GAUGES: [Metric; 19] = [
         "observers that should be running, by pool and health",
     ),
     (SERVICES, Unit::Count, &["state"], "living services by state"),
-    (CAPACITY, Unit::Count, &["pool"], "slots of active services by pool"),
+    (
+        CAPACITY,
+        Unit::Count,
+        &["pool"],
+        "slots of active services, and those that cordoned services use, by pool",
+    ),
     (HELD, Unit::Count, &["pool"], "slots in use, by pool"),
     (FREE, Unit::Count, &["pool"], "slots of active services that are free, by pool"),
     (READY, Unit::Count, &["pool"], "messages in the work queue of a pool that no service has taken"),

@@ -84,10 +84,18 @@ async fn a_short_freeze_loses_nothing() {
     dev.api.until_status("tick", "Processing").await;
     let before = dev.api.service("service-1").await;
     assert_eq!(dev.run("chaos freeze service-1").0, Some(0));
+    // Managers cannot tell yet that its observers stand still; the program that froze it can.
+    let noted = |word: &str| {
+        let listed = dev.run("service list").1;
+        listed.lines().any(|it| it.starts_with("service-1 ") && it.contains(word))
+    };
+    assert!(noted("active") && noted("frozen by hand"), "{}", dev.run("service list").1);
+    assert!(dev.run("status").1.contains("service service-1 is frozen by hand, and still counts as active"));
     let (code, _, said) = dev.run("chaos freeze service-1");
     assert!(code == Some(4) && said.contains("frozen already"), "{said}");
     let (code, said, _) = dev.run("chaos thaw service-1");
     assert!(code == Some(0) && said.contains("is thawed, and continues"), "{said}");
+    assert!(!noted("frozen by hand"), "it lives on");
     let (code, _, said) = dev.run("chaos kill service-9");
     assert!(code == Some(3) && said.contains("no service `service-9`: choose one of service-1"), "{said}");
     let (code, _, said) = dev.run("chaos thaw service-1");

@@ -114,9 +114,24 @@ async fn a_command_waits_for_its_effect() {
     let expected = format!("observer one is Processing (running) on {from}\n");
     assert_eq!(told(&format!("observer move one --to {from} --wait 20s")), expected);
 
+    // Both observers with the label, wherever they are.
+    let said = told(&format!("observer move -l app=x --to {other} --yes --wait 20s"));
+    assert_eq!(said.matches(" is Processing (running)").count(), 2, "{said}");
+    assert_eq!([run_of(&dev, "one").await.0, run_of(&dev, "two").await.0], [other, other]);
+    let (code, _, beside) = dev.run(&format!("observer move -l app=x --to {from} --expect 3"));
+    assert_eq!(
+        (code, beside.contains("2 observers match, not 3: nothing was done")),
+        (Some(4), true),
+        "{beside}"
+    );
+    let (code, _, beside) = dev.run("observer move -l app=x");
+    assert_eq!((code, beside.contains("this would move 2 observers")), (Some(2), true), "{beside}");
+    let (code, _, beside) = dev.run("observer move -l app=none --yes");
+    assert_eq!((code, beside.contains("no observers")), (Some(0), true), "{beside}");
+
     // Without the flag, the answer says what will happen, and how to look at it.
-    let expected = format!("observer one moves to service {other} (");
-    let said = told(&format!("observer move one --to {other}"));
+    let expected = format!("observer one moves to service {from} (");
+    let said = told(&format!("observer move one --to {from}"));
     assert!(said.starts_with(&expected) && said.ends_with("; see `everwatch observer get one`\n"), "{said}");
 }
 

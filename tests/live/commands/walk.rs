@@ -92,6 +92,7 @@ const COMMANDS: &[(&str, i32)] = &[
     ("observer retry one", 4),
     ("observer move one", 0),
     ("observer move one --pool default", 0),
+    ("observer move -l app=none --expect 0", 0),
     ("service list --state active --pool default", 0),
     ("service get service-1", 0),
     ("service describe service-1", 0),

@@ -174,11 +174,10 @@ impl Filter {
             ("kind", self.kind.clone()),
             ("pool", self.pool.clone()),
             ("service", self.service.clone()),
-            ("selector", self.labels.selector()),
             ("q", self.query.clone()),
         ];
-        let labels = self.labels.labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));
-        one.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(labels).collect()
+        let given = one.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        given.chain(self.labels.query()).collect()
     }
 }
 
@@ -206,6 +205,12 @@ pub(crate) struct LabelFilter {
 }
 
 impl LabelFilter {
+    /// The parameters of a request for the observers that match.
+    pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
+        let labels = self.labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));
+        self.selector().map(|selector| ("selector", selector)).into_iter().chain(labels).collect()
+    }
+
     /// All selectors as one.
     pub(crate) fn selector(&self) -> Option<String> {
         Some(self.selectors.join(",")).filter(|text| !text.is_empty())
@@ -320,6 +325,41 @@ pub(crate) struct WaitFor {
     /// Wait at most this long until the observers are paused or run again (restart: in a new run; move: on another service)
     #[arg(long = "wait", id = "wait_for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
+}
+
+/// Observers to move, and where to.
+#[derive(Debug, Args)]
+pub(crate) struct Move {
+    /// Names or ids
+    #[arg(
+        value_name = "NAME",
+        required_unless_present_any = ["labels", "selectors"],
+        conflicts_with_all = ["labels", "selectors"]
+    )]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) labels: LabelFilter,
+    /// With labels: skip the confirmation, and proceed only if exactly this many observers match
+    #[arg(long, value_name = "COUNT", conflicts_with = "names")]
+    pub(crate) expect: Option<u64>,
+    /// With labels: skip the confirmation
+    #[arg(short, long, conflicts_with = "expect")]
+    pub(crate) yes: bool,
+    /// Move them to this pool
+    #[arg(long)]
+    pub(crate) pool: Option<String>,
+    /// Move them to this service of their pool. The manager refuses if it has no room; if others take the room meanwhile, another service takes them
+    #[arg(long = "to", value_name = "SERVICE", conflicts_with = "pool")]
+    pub(crate) service: Option<String>,
+    #[command(flatten)]
+    pub(crate) wait: WaitFor,
+}
+
+impl Move {
+    pub(crate) const EXAMPLES: &'static str = "Examples:
+  everwatch observer move prices-1                         to the next service that has room
+  everwatch observer move prices-1 prices-2 --to service-3 --wait 30s
+  everwatch observer move -l team=prices --pool trading    asks: Move 37 observers?";
 }
 
 #[derive(Debug, Args)]

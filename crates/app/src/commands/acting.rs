@@ -4,12 +4,13 @@ use super::unknown::{self, Named, explained, hinted};
 use super::waiting::{self, FormerRun, Goal};
 use super::{bulk, fan_out};
 use crate::answers::{Action, is_on};
-use crate::cli::Selection;
+use crate::cli::{Move, Selection};
 use crate::client::{Client, Failure};
 use crate::output::note;
 use crate::refusals::in_place;
 use crate::requests::{all, path, service_path};
 use everwatch_api::{Observer, Service};
+use everwatch_core::wording::counted_subject;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -125,13 +126,9 @@ fn former_run(action: Action<'_>, it: &Observer) -> FormerRun {
 }
 
 /// Moves observers to a pool, to a service, or to whichever service has room.
-pub(super) async fn relocate(
-    client: &Client,
-    names: &[String],
-    (pool, service): (Option<&str>, Option<&str>),
-    wait: Option<Duration>,
-) -> anyhow::Result<()> {
-    let action = match (pool, service) {
+pub(super) async fn relocate(client: &Client, asked: &Move) -> anyhow::Result<()> {
+    let names = &asked.names;
+    let action = match (asked.pool.as_deref(), asked.service.as_deref()) {
         (Some(pool), _) => {
             unknown::check_served(client, pool).await?;
             Action::MoveToPool(pool)
@@ -142,7 +139,18 @@ pub(super) async fn relocate(
             Action::Move
         }
     };
-    named(client, action, names, wait).await
+    let filter = asked.labels.query();
+    if filter.is_empty() {
+        return named(client, action, names, asked.wait.time).await;
+    }
+    let count = bulk::agreed(client, "move", (asked.expect, asked.yes), &filter).await?;
+    let found = all(client, &filter, usize::MAX).await?;
+    if found.len() as u64 != count {
+        let found = counted_subject(found.len() as u64, "observer", ["matches", "match"]);
+        return Err(Failure::Conflict(format!("{found}, not {count}: nothing was done")).into());
+    }
+    let ids: Vec<String> = found.iter().map(|it| it.id.to_string()).collect();
+    if ids.is_empty() { Ok(()) } else { named(client, action, &ids, asked.wait.time).await }
 }
 
 /// Refuses `move OBSERVER SERVICE`, as one would write it for `mv`, before the observer moves to some other service; also if there

@@ -24,27 +24,45 @@ pub(super) async fn run(
     (chosen, filter): (&Selection, &[(&str, String)]),
 ) -> anyhow::Result<Vec<String>> {
     let verb = action.verb();
-    let query: String = filter.iter().map(|(key, value)| format!("&{key}={}", Client::part(value))).collect();
-    let count = if let Some(count) = chosen.expect {
-        count
-    } else {
-        let found: Listed<Observer> = client.read(&format!("/v1/observers?limit={NAMED_MAX}{query}")).await?;
-        if found.total == 0 {
-            note("no observers");
-            unknown::check(client, Named::of(&chosen.filter)).await?;
-            return Ok(Vec::new());
-        }
-        if !chosen.yes {
-            agree(verb, &found)?;
-        }
-        found.total
-    };
+    let query = query_of(filter);
+    let count = agreed(client, verb, (chosen.expect, chosen.yes), filter).await?;
+    if count == 0 && chosen.expect.is_none() {
+        unknown::check(client, Named::of(&chosen.filter)).await?;
+        return Ok(Vec::new());
+    }
     let (method, path) = match verb {
         "delete" => (Method::DELETE, "/v1/observers".to_owned()),
         verb => (Method::POST, format!("/v1/observers:{verb}")),
     };
     let answer: Outcomes = client.send(method, &format!("{path}?expect={count}{query}"), None).await?;
     tell(action, &answer.items)
+}
+
+fn query_of(filter: &[(&str, String)]) -> String {
+    filter.iter().map(|(key, value)| format!("&{key}={}", Client::part(value))).collect()
+}
+
+/// The number of observers on which the user wants to act: the one that `expect` names, or all that match, once the user agrees.
+///
+/// # Errors
+/// If the user declines, or cannot be asked.
+pub(super) async fn agreed(
+    client: &Client,
+    verb: &str,
+    (expect, yes): (Option<u64>, bool),
+    filter: &[(&str, String)],
+) -> anyhow::Result<u64> {
+    if let Some(count) = expect {
+        return Ok(count);
+    }
+    let path = format!("/v1/observers?limit={NAMED_MAX}{}", query_of(filter));
+    let found: Listed<Observer> = client.read(&path).await?;
+    if found.total == 0 {
+        note("no observers");
+    } else if !yes {
+        agree(verb, &found)?;
+    }
+    Ok(found.total)
 }
 
 /// Asks the user at the terminal.

@@ -72,9 +72,7 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
         Observer::Revert { name, to } => {
             hinted(client, (unknown::OBSERVERS, &name), versions::revert(client, &name, to)).await
         }
-        Observer::Move { names, pool, service, wait } => {
-            acting::relocate(client, &names.names, (pool.as_deref(), service.as_deref()), wait.time).await
-        }
+        Observer::Move(asked) => acting::relocate(client, &asked).await,
         Observer::Logs(asked) => logs::run(client, &asked).await,
         Observer::Events { name, part } => {
             let path = format!("{}/events", path(&name));

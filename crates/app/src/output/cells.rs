@@ -1,6 +1,6 @@
 //! Formats the values of an answer as the text of table cells.
 
-use everwatch_api::{Event, NamedThing, Pool};
+use everwatch_api::{Event, NamedThing};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::Namespace;
@@ -34,19 +34,12 @@ pub(crate) fn with_times_of_day(text: &str, now: Timestamp) -> String {
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The slots in use, where services that take no observers hold some: more may be in use than the others have.
-pub(super) fn used_beside(held: u64, (free, capacity): (u64, u64)) -> String {
-    format!("{held} used; {free} of {capacity} free on active services")
-}
-
-/// The observers of a pool by health, without those that only wait for the next time of their schedule.
-pub(super) fn health(it: &Pool) -> BTreeMap<String, u64> {
-    let scheduled = it.observers.get("Scheduled").copied().unwrap_or(0);
-    let mut health = it.health.clone();
-    if let Some(waiting) = health.get_mut("waiting") {
-        *waiting = waiting.saturating_sub(scheduled);
+/// The slots in use. The slots of services that drain or are silent are no capacity: more may be in use than the others have.
+pub(super) fn slots(held: u64, (free, capacity): (u64, u64)) -> String {
+    if held + free == capacity {
+        return format!("{held} of {capacity} used, {free} free");
     }
-    health
+    format!("{held} used, {free} free")
 }
 
 /// How long ago a moment was.

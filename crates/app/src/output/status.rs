@@ -1,6 +1,6 @@
 //! The health of a deployment on one screen.
 
-use super::cells::{in_words, line, or_dash, since, used_beside};
+use super::cells::{self, in_words, line, or_dash, since};
 use super::describe::{aligned, listed};
 use super::prose::prose;
 use super::{Column, TerminalStyle, Tone, View};
@@ -67,8 +67,11 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let count = |health: Health| it.stats.health.get(health.as_str()).copied().unwrap_or(0);
     let of_status = |status: &str| it.stats.observers.get(status).copied().unwrap_or(0);
     let (running, limited) = (count(Health::Running), it.stats.behind_limits);
-    let waiting = count(Health::Waiting).saturating_sub(of_status("Scheduled"));
-    let wanted = running + count(Health::Restarting) + waiting + count(Health::Moving) + of_status("Failed");
+    let wanted = running
+        + count(Health::Restarting)
+        + count(Health::Waiting)
+        + count(Health::Moving)
+        + of_status("Failed");
     let severity = it.findings.iter().map(|it| it.severity).max();
     let are_warned = severity >= Some(Severity::Warning);
     let run = if running == 1 { "runs" } else { "run" };
@@ -96,20 +99,10 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
     tone.paint(&format!("{text}{more}."), paper)
 }
 
-/// The observers that wait for the next time of their schedule.
-fn scheduled(stats: &Stats) -> u64 {
-    stats.observers.get("Scheduled").copied().unwrap_or(0)
-}
-
-/// The observers that should not run now: their schedule or a limit makes them wait.
-fn waiting_by_design(stats: &Stats) -> u64 {
-    scheduled(stats) + stats.behind_limits
-}
-
 fn observers(stats: &Stats) -> String {
     // The health of these observers is `waiting`, too: count them only once.
     let health = stats.health.iter().map(|(health, count)| match health.as_str() {
-        "waiting" => (count.saturating_sub(waiting_by_design(stats)), health.clone()),
+        "waiting" => (count.saturating_sub(stats.behind_limits), health.clone()),
         _ => (*count, health.clone()),
     });
     let rest =
@@ -127,14 +120,9 @@ pub(crate) fn is_able(state: &str) -> bool {
     matches!(state, "active" | "standby")
 }
 
-/// The slots in use. Those of services that take no more observers are no capacity.
 fn slots(stats: &Stats, pools: &[Item<Pool>]) -> String {
-    let (held, capacity) = (stats.held, stats.capacity);
-    if stats.services.keys().all(|state| is_able(state)) {
-        return format!("{held} of {capacity} used");
-    }
-    let free: u64 = pools.iter().map(|it| u64::from(it.free)).sum();
-    used_beside(u64::from(held), (free, u64::from(capacity)))
+    let free = pools.iter().map(|it| u64::from(it.free)).sum();
+    cells::slots(stats.held.into(), (free, stats.capacity.into()))
 }
 
 fn or_none(text: String) -> String {
@@ -205,7 +193,8 @@ const POOLS: View<Pool> = View {
         Column::<Pool>::new("SERVICES", |it, _| it.services.to_string()).right(),
         Column::<Pool>::new("HELD", |it, _| it.held.to_string()).right(),
         Column::<Pool>::new("SLOTS", |it, _| it.capacity.to_string()).right(),
-        Column::<Pool>::new("WAITING", |it, _| it.waiting.to_string()).right(),
+        Column::<Pool>::new("WAITING", |it, _| it.health.get("waiting").copied().unwrap_or(0).to_string())
+            .right(),
         Column::<Pool>::new("TOLERANCE", |it, _| or_dash(it.failure_tolerance)).right(),
         Column::<Pool>::new("ADMISSION", |it, _| if it.paused { "paused" } else { "open" }.to_owned())
             .varied(),

@@ -1,7 +1,7 @@
 //! The columns of each kind of list.
 
 use super::cells::{
-    bytes, cause, epoch, health, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
+    bytes, cause, epoch, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
     without_millis,
 };
 use super::incident::{destinations, gap_of_moves, longest_gap, main_destination};
@@ -106,7 +106,7 @@ pub(crate) const POOLS: View<Pool> = View {
         Column::<Pool>::new("FREE", |it, _| it.free.to_string()).right(),
         Column::<Pool>::new("RUNNING", |it, _| count(&it.health, "running")).right(),
         Column::<Pool>::new("RESTARTING", |it, _| count(&it.health, "restarting")).right(),
-        Column::<Pool>::new("WAITING", |it, _| count(&health(it), "waiting")).right(),
+        Column::<Pool>::new("WAITING", |it, _| count(&it.health, "waiting")).right(),
         Column::<Pool>::new("FAILED", |it, _| count(&it.observers, "Failed")).right(),
         Column::<Pool>::new("TOLERANCE", |it, _| or_dash(it.failure_tolerance)).right().wide(),
         Column::<Pool>::new("SINGLE", |it, _| if it.single { "yes" } else { "no" }.to_owned()).wide(),
@@ -475,6 +475,7 @@ pub(super) fn note(it: &Service) -> String {
         return String::new();
     }
     let mut told = Vec::new();
+    told.extend(it.frozen.then(|| "frozen by hand".to_owned()));
     if let Some(longest) = it.stalled.first() {
         let more = it.stalled.len() - 1;
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };

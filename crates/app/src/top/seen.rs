@@ -59,6 +59,8 @@ pub(super) struct Service {
     pub(super) unconfirmed: Option<String>,
     #[serde(default)]
     pub(super) stalled: Vec<Named>,
+    #[serde(default)]
+    pub(super) frozen: bool,
 }
 
 impl Service {

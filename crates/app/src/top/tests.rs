@@ -36,6 +36,7 @@ fn service(name: &str, state: &str, held: u32, heartbeat: i64) -> Service {
         drain: None,
         unconfirmed: None,
         stalled: Vec::new(),
+        frozen: false,
     }
 }
 

@@ -8,8 +8,9 @@ use super::body::Body;
 use super::feed::wrapped;
 use super::model::{Link, Mode, Model, Said};
 use super::seen::{Seen, Stats};
-use crate::output::{self, Tone, age, cut, is_able, line};
+use crate::output::{self, Tone, age, cut, line};
 use everwatch_core::record::health::Health;
+use everwatch_core::wording::counted;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect, Size};
 use ratatui::style::{Color, Modifier, Style};
@@ -205,13 +206,11 @@ fn counts(seen: &Seen, paint: Paint) -> Line<'static> {
     let Stats { health, observers, .. } = &seen.stats;
     let ended =
         [("Scheduled", "scheduled"), ("Paused", "paused"), ("Completed", "completed"), ("Failed", "failed")];
-    // The health of these observers is `waiting`, too.
-    let scheduled = observers.get("Scheduled").copied().unwrap_or(0);
     let of_health = Health::ALL.map(|it| (it.as_str(), it.as_str(), health.get(it.as_str())));
     let of_status = ended.map(|(status, word)| (status, word, observers.get(status)));
     let mut spans = vec![Span::styled("Observers  ", paint.dim())];
     for (key, word, count) in of_health.into_iter().chain(of_status) {
-        let count = count.copied().unwrap_or(0).saturating_sub(if key == "waiting" { scheduled } else { 0 });
+        let count = count.copied().unwrap_or(0);
         if count > 0 || key == "running" {
             let tone = if count > 0 { paint.tone(Tone::of(key)) } else { Style::new() };
             spans.push(Span::styled(number(count), tone.add_modifier(Modifier::BOLD)));
@@ -228,11 +227,10 @@ fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
     let (lost, tone) = match seen.spare() {
         _ if active == 0 => ("no service is active: nothing more can start".to_owned(), Tone::Bad),
         None => (String::new(), Tone::Plain),
-        Some(0) => (format!("0 of {active} services could be lost"), Tone::Wait),
-        Some(1) => (format!("1 of {active} services could be lost"), Tone::Good),
-        Some(spare) => (format!("{spare} of {active} services could be lost"), Tone::Good),
+        Some(0) => ("no service could be lost".to_owned(), Tone::Wait),
+        Some(spare) => (format!("{} could be lost", counted(spare, "service")), Tone::Good),
     };
-    let slots = if seen.stats.services.keys().all(|state| is_able(state)) {
+    let slots = if held <= capacity {
         format!("  {} of {} held   ", number(held), number(capacity))
     } else {
         format!("  {} held, capacity {}   ", number(held), number(capacity))

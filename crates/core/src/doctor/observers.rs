@@ -166,9 +166,12 @@ fn subject_of(names: &[String]) -> String {
 
 /// Services that a person froze to try out failover, and that stay lost until they are thawed.
 fn frozen(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
-    let mut frozen = not_back(fleet, facts);
-    frozen.retain(|it| is_frozen(fleet, it));
-    let names = names(&frozen);
+    let mut lost = not_back(fleet, facts);
+    lost.retain(|it| is_frozen(fleet, it));
+    if lost.is_empty() {
+        return frozen_yet_living(fleet);
+    }
+    let names = names(&lost);
     let (first, subject) = (names.first()?, subject_of(&names));
     let (were, have) = if names.len() == 1 { ("was", "has") } else { ("were", "have") };
     Some(Finding {
@@ -176,8 +179,25 @@ fn frozen(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
         severity: Severity::Warning,
         what: format!("{subject} {were} frozen by hand, and {have} no session with the broker any more"),
         subject,
-        why: "until then, its pool has fewer slots".to_owned(),
+        why: "until you thaw it, its pool has fewer slots".to_owned(),
         cure: format!("`everwatch chaos thaw {first}`: it registers again as a new incarnation"),
+    })
+}
+
+/// Frozen services that the broker has not given up: their observers run nowhere, and managers count them as active.
+fn frozen_yet_living(fleet: &FleetFacts) -> Option<Finding> {
+    let living: Vec<&ServiceRow> = fleet.frozen_by_hand.iter().filter(|it| it.end.is_none()).collect();
+    let names = names(&living);
+    let (first, subject) = (names.first()?, subject_of(&names));
+    let (are, count) = if names.len() == 1 { ("is", "counts") } else { ("are", "count") };
+    Some(Finding {
+        code: "service-frozen",
+        severity: Severity::Warning,
+        what: format!("{subject} {are} frozen by hand, and still {count} as active"),
+        subject,
+        why: "the broker notices only after two missed heartbeats that a client is silent: its observers stand still until they move"
+            .to_owned(),
+        cure: format!("`everwatch chaos thaw {first}`, or wait a few seconds: its observers then run elsewhere"),
     })
 }
 

@@ -166,6 +166,9 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         return made(key, Some(vec![value]), true);
     }
     if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+        if value.starts_with('=') {
+            return Err(wrong(text));
+        }
         return made(key, Some(vec![value]), false);
     }
     match text.strip_prefix('!') {
@@ -246,6 +249,7 @@ mod tests {
             ("app in feeds", "`app in feeds` is not"),
             ("app within (x)", "`app within (x)` is not"),
             ("!a=b", "`!a=b` is not"),
+            ("a===", "`a===` is not"),
             ("app in (x", "is not closed"),
             ("app in ((x))", "within parentheses"),
             ("app)", "without an opening"),

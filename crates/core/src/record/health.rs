@@ -110,7 +110,7 @@ impl Standing {
     }
 }
 
-/// The health that follows from the row alone; `None` if the observer is not meant to run.
+/// The health that follows from the row alone; `None` if the observer is not meant to run now.
 #[must_use]
 pub fn standing(row: &Row) -> Option<Standing> {
     let plain = |health| Some(Standing { health, steady_at: None });
@@ -119,6 +119,7 @@ pub fn standing(row: &Row) -> Option<Standing> {
     }
     match (row.desired, row.observed.settled.is_some()) {
         (Desired::Paused | Desired::Deleted, _) => None,
+        (Desired::Running, _) if row.opens_at().is_some() => None,
         (Desired::Running, _) if row.waiting.is_some() => plain(Health::Waiting),
         (Desired::Running, true) if row.wants_republish() || row.is_withdrawn() => plain(Health::Waiting),
         (Desired::Running, true) => None,

@@ -1,4 +1,4 @@
-//! Which services take observers: the slots of all others are no capacity.
+//! Which services take observers, and the slots that a pool has because of them.
 
 use crate::id::Pool;
 use crate::record::service::{ServiceRow, ServiceState};
@@ -35,6 +35,31 @@ pub fn taking(services: &[ServiceRow]) -> Vec<&ServiceRow> {
     all
 }
 
+/// The slots of one or more pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Slots {
+    /// The slots of services that take observers, and those that cordoned services use: they keep what they hold.
+    pub capacity: u32,
+    /// The free slots of services that take observers.
+    pub free: u32,
+}
+
+/// The slots of the services, by pool.
+#[must_use]
+pub fn slots_by_pool(services: &[ServiceRow]) -> BTreeMap<&Pool, Slots> {
+    let mut all: BTreeMap<&Pool, Slots> = BTreeMap::new();
+    let free = |it: &ServiceRow| it.capacity().saturating_sub(it.held());
+    let taking = taking(services).into_iter().map(|it| (it, it.capacity(), free(it)));
+    let cordoned =
+        services.iter().filter(|it| it.state() == ServiceState::Cordoned).map(|it| (it, it.held(), 0));
+    for (service, capacity, free) in taking.chain(cordoned) {
+        let pool = all.entry(&service.registration.pool).or_default();
+        pool.capacity = pool.capacity.saturating_add(capacity);
+        pool.free = pool.free.saturating_add(free);
+    }
+    all
+}
+
 fn precedence(service: &ServiceRow) -> (bool, Result<u32, Reverse<u32>>) {
     let holds = service.state() == ServiceState::Active;
     let capacity = service.capacity();
@@ -61,6 +86,18 @@ mod tests {
             capacities(&[service("a", 5, &[]), service("a", 7, &[]), service("b", 1, &[])]),
             [5, 7, 1]
         );
+    }
+
+    #[test]
+    fn a_cordoned_service_offers_the_slots_that_it_uses() {
+        let mut cordoned = holding(service("one", 10, &[]), 6);
+        cordoned.heartbeat.as_mut().unwrap().state = crate::wire::heartbeat::Intent::Cordoned;
+        let services = [holding(service("one", 5, &[]), 2), cordoned];
+        let all: Vec<Slots> = slots_by_pool(&services).into_values().collect();
+        assert_eq!(all, [Slots { capacity: 11, free: 3 }]);
+        let mut suspect = services;
+        suspect.iter_mut().for_each(|it| assert!(it.suspect(crate::clock::Timestamp(1))));
+        assert_eq!(slots_by_pool(&suspect).len(), 0);
     }
 
     #[test]

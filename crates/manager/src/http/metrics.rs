@@ -16,7 +16,7 @@ use everwatch_core::id::{Pool, RateKey};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
-use everwatch_core::record::taking::taking;
+use everwatch_core::record::taking::{Slots, slots_by_pool};
 use everwatch_core::rollout::RolloutState;
 use everwatch_store::{LimitCounts, Table};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -84,7 +84,7 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
     let healths = manager.records.store.health_counts().await?;
     let services = shown_services::living(manager).await?;
     let waiting = manager.records.store.waiting_pools().await?.pools;
-    let taking = taking(&services);
+    let slots = slots_by_pool(&services);
     let parked = manager.records.store.parked(None, 1).await?.1;
     metrics::gauge!(metric::PARKED).set(parked as f64);
     let rollouts = manager.records.store.open_rollouts().await?;
@@ -126,12 +126,9 @@ async fn look(manager: &Manager) -> Result<(), Problem> {
         let waiting = waiting.get(&pool).map_or(0, PoolCount::waiting);
         metrics::gauge!(metric::WAITING, "pool" => pool.to_string()).set(waiting as f64);
         let of_pool = || services.iter().filter(|service| service.registration.pool == pool);
-        let active = || taking.iter().filter(|service| service.registration.pool == pool);
-        let capacity: f64 = active().map(|service| f64::from(service.capacity())).sum();
-        let free: f64 =
-            active().map(|service| f64::from(service.capacity().saturating_sub(service.held()))).sum();
-        metrics::gauge!(metric::FREE, "pool" => pool.to_string()).set(free);
-        metrics::gauge!(metric::CAPACITY, "pool" => pool.to_string()).set(capacity);
+        let Slots { capacity, free } = slots.get(&pool).copied().unwrap_or_default();
+        metrics::gauge!(metric::FREE, "pool" => pool.to_string()).set(f64::from(free));
+        metrics::gauge!(metric::CAPACITY, "pool" => pool.to_string()).set(f64::from(capacity));
         let held: f64 = of_pool().map(|service| f64::from(service.held())).sum();
         metrics::gauge!(metric::HELD, "pool" => pool.to_string()).set(held);
     }

@@ -11,7 +11,7 @@ use everwatch_api::{Health, ProblemBody, SafeMode, Stats, Version};
 use everwatch_core::observer::definition::FieldError;
 use everwatch_core::record::health;
 use everwatch_core::record::status::Status;
-use everwatch_core::record::taking::taking;
+use everwatch_core::record::taking::slots_by_pool;
 use std::sync::Arc;
 
 const REASON_MAX: usize = 1000;
@@ -38,9 +38,7 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;
         stats.held = stats.held.saturating_add(service.held());
     }
-    for service in taking(&services) {
-        stats.capacity = stats.capacity.saturating_add(service.capacity());
-    }
+    stats.capacity = slots_by_pool(&services).values().map(|it| it.capacity).sum();
     Ok(Json(stats))
 }
 

@@ -14,8 +14,9 @@ use everwatch_api::{self as api, Listed, ProblemBody};
 use everwatch_core::capacity::headroom::{failure_tolerance, needed_slots};
 use everwatch_core::id::Pool;
 use everwatch_core::observer::definition::FieldError;
+use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
-use everwatch_core::record::taking::taking;
+use everwatch_core::record::taking::slots_by_pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,12 +128,13 @@ async fn by_pool(manager: &Manager) -> Result<BTreeMap<String, api::Pool>, Probl
     for service in &services {
         let pool = pools.entry(service.registration.pool.to_string()).or_default();
         pool.services += 1;
+        let is_able = matches!(service.state(), ServiceState::Active | ServiceState::Standby);
+        pool.active += u32::from(is_able);
         pool.held = pool.held.saturating_add(service.held());
     }
-    for service in taking(&services) {
-        let pool = pools.entry(service.registration.pool.to_string()).or_default();
-        pool.capacity = pool.capacity.saturating_add(service.capacity());
-        pool.free = pool.free.saturating_add(service.capacity().saturating_sub(service.held()));
+    for (pool, slots) in slots_by_pool(&services) {
+        let pool = pools.entry(pool.to_string()).or_default();
+        (pool.capacity, pool.free) = (slots.capacity, slots.free);
     }
     let store = &manager.records.store;
     let (counts, behind_limits) = (store.counts().await?, store.behind_limits().await?);

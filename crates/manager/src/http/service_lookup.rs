@@ -3,6 +3,7 @@
 use super::caller;
 use super::problem::{Code, Problem};
 use crate::context::Manager;
+use crate::excused::{ByHand, Excused};
 use crate::fleet::{orders, shown_services};
 use everwatch_api::Service;
 use everwatch_core::capacity::maintenance::{OrderBook, Room, room_by_pool};
@@ -18,6 +19,7 @@ pub(super) struct ServiceViews {
     room: BTreeMap<Pool, Room>,
     /// The slots of each living service that are in use.
     held: BTreeMap<ServiceId, u32>,
+    excused: Excused,
     now: Timestamp,
 }
 
@@ -28,7 +30,7 @@ impl ServiceViews {
         let services = shown_services::living(manager).await?;
         let room = room_by_pool(&services, &orders::reported(records, &services, &book).await?);
         let held = services.iter().map(|it| (it.id, it.held())).collect();
-        Ok(Self { book, room, held, now: records.clock.now() })
+        Ok(Self { book, room, held, excused: manager.settings.excused.clone(), now: records.clock.now() })
     }
     pub(super) fn service(&self, row: &ServiceRow) -> Service {
         let room = self.room.get(&row.registration.pool).copied().unwrap_or_default();
@@ -36,7 +38,9 @@ impl ServiceViews {
         if let Some(held) = self.held.get(&row.id) {
             row.set_held((*held).into());
         }
-        Service::of(&row, self.book.get(row.registration.name.as_str()), room, self.now)
+        let orders = self.book.get(row.registration.name.as_str());
+        let frozen = row.end.is_none() && self.excused.cause(row.id) == Some(ByHand::Frozen);
+        Service { frozen, ..Service::of(&row, orders, room, self.now) }
     }
 }
 

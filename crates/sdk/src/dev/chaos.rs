@@ -124,17 +124,17 @@ async fn freeze(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<
     let Some(freeze) = frost.freeze() else {
         return Err(refused(StatusCode::CONFLICT, &format!("{name} is frozen already: thaw it first")));
     };
-    let (broker, patience, excused) = (chaos.broker.clone(), chaos.patience, chaos.excused.clone());
+    // As after a kill: the loss says nothing about the observers. A service that is thawed earlier keeps its runs.
+    if let Some(incarnation) = frozen {
+        chaos.excused.add(incarnation, ByHand::Frozen);
+    }
+    let (broker, patience) = (chaos.broker.clone(), chaos.patience);
     let answer = json!({ "frozen": name, "given_up_after_ms": u64::try_from(patience.as_millis()).ok() });
     chaos.tasks.spawn(async move {
         tokio::time::sleep(patience).await;
         if frost.lasts(freeze)
             && let Some(session) = broker.session_of(&name)
         {
-            // As after a kill: the loss says nothing about the observers. A service that is thawed earlier keeps its runs.
-            if let Some(incarnation) = frozen {
-                excused.add(incarnation, ByHand::Frozen);
-            }
             session.close().await;
         }
     });
@@ -142,8 +142,13 @@ async fn freeze(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<
 }
 
 async fn thaw(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
-    if !chaos.find(&name)?.frost.thaw() {
+    let handle = chaos.find(&name)?;
+    let (incarnation, lives_on) = (handle.incarnation(), chaos.broker.session_of(&name).is_some());
+    if !handle.frost.thaw() {
         return Err(refused(StatusCode::CONFLICT, &format!("{name} is not frozen")));
+    }
+    if let Some(incarnation) = incarnation.filter(|_| lives_on) {
+        chaos.excused.remove(incarnation);
     }
     Ok((StatusCode::ACCEPTED, Json(json!({ "thawed": name }))))
 }

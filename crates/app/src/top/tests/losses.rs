@@ -179,7 +179,7 @@ fn services_that_were_lost_take_no_part_in_the_capacity() {
     loaded(&mut model, it);
     model.on(Input::Incidents(Some(vec![])));
     let drawn = drawn(&mut model, (120, 24));
-    assert!(drawn.contains("of 2 services could be lost") && drawn.contains("Services 3, 1 lost"), "{drawn}");
+    assert!(drawn.contains("1 service could be lost") && drawn.contains("Services 3, 1 lost"), "{drawn}");
 }
 
 #[test]

@@ -125,9 +125,12 @@ fn fitting(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
 /// `is_back`: whether a service of this name lives.
 fn note(it: &Service, now: Timestamp, is_back: bool) -> String {
     if it.is_lost() {
-        return format!("lost {} ago{}", age(now.since(it.modified_at)), if is_back { ", back" } else { "" });
+        // From the last sign of life on, as the incident says.
+        let ago = age(now.since(it.last_heartbeat_at));
+        return format!("lost {ago} ago{}", if is_back { ", back" } else { "" });
     }
     let mut told = Vec::new();
+    told.extend(it.frozen.then(|| "frozen by hand".to_owned()));
     told.extend(it.stalled.first().map(|stalled| format!("stalled by {}", stalled.name)));
     if let Some(drain) = &it.drain {
         told.push(format!("{} of {} handed over", drain.moved, drain.of));

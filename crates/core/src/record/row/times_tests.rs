@@ -91,6 +91,7 @@ fn a_change_of_its_start_moves_the_moment_and_restarts_nothing() {
     let mut it = row(&json!({"start_at": START})).created_waiting();
     it.update(definition(&json!({"start_at": FINISH})), at(1), &policy()).unwrap();
     assert_eq!(it.opens_at(), Some(at(120)));
+    assert_eq!(crate::record::health::standing(&it), None, "it is not meant to run now");
     it.update(definition(&json!({})), at(2), &policy()).unwrap();
     is(&it, "0 Created waiting for a slot in pool default Waiting");
     assert_eq!(it.waiting.unwrap().since, at(2));
