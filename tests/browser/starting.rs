@@ -275,6 +275,6 @@ async fn with_dev_a_service_is_killed_from_its_page_and_starts_again() {
     page.confirm().await;
     dev.api.until_observer("tick", |it| holder(it).is_some_and(|now| now != killed)).await;
     page.view("#/").await;
-    page.until_text("[data-key=problems]", "was killed by hand, and starts again in a few seconds").await;
+    page.until_text("[data-key=problems]", "was killed on purpose, and starts again in a few seconds").await;
     dev.api.until_service(&killed, |it| it.id != before && it.state == ServiceState::Active).await;
 }

@@ -4,6 +4,7 @@
 //! Every such line begins with the noun and the name of the object, as in `observer hello resumes (Created)`.
 
 use everwatch_api::{Observer, Service};
+use everwatch_core::record::health::Health;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
 use everwatch_core::wording::counted;
@@ -52,6 +53,7 @@ impl Action<'_> {
             Self::Delete => "ends; it is deleted when its run has ended".to_owned(),
             Self::Pause if it.status == Status::Paused => return format!("observer {} is paused", it.name),
             Self::Pause => "pauses".to_owned(),
+            Self::Resume if it.health == Some(Health::Running) => "runs; it is not paused".to_owned(),
             Self::Resume => "resumes".to_owned(),
             Self::Restart => "restarts".to_owned(),
             Self::Retry => "starts again".to_owned(),
@@ -129,7 +131,7 @@ impl Order {
             Self::Capacity if it.capacity_set.is_none() => {
                 "reset to the number of slots in its configuration".to_owned()
             }
-            Self::Capacity => format!("resized to {capacity} slots"),
+            Self::Capacity => format!("resized to {}", counted(capacity, "slot")),
         };
         let Service { name, held, .. } = it;
         match &it.unconfirmed {

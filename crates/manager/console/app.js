@@ -49,6 +49,8 @@ const context = {
     return answer;
   },
 };
+// A page that shows findings of the doctor was drawn before the doctor had answered.
+addEventListener("findings", () => context.refresh());
 
 function draw() {
   if (data === undefined) return;

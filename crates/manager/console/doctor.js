@@ -12,11 +12,11 @@ const ORDER = ["critical", "warning", "info"];
 
 /** Cures that the API offers: the command, and the label, the verb and the request of its button. */
 const CURES = [
-  { like: /^everwatch safe-mode off$/, word: () => "Switch safe mode off", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
-  { like: /^everwatch service capacity (\S+) (\d+)$/, word: (name, slots) => `Set ${name} to ${slots} slots`, needs: "services:operate", send: (name, slots) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: Number(slots) }) },
-  { like: /^everwatch service capacity (\S+) default$/, word: (name) => `Restore the slots of ${name}`, needs: "services:operate", send: (name) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: null }) },
-  { like: /^everwatch service (cordon|uncordon) (\S+)$/, word: (verb, name) => `${verb === "cordon" ? "Cordon" : "Uncordon"} ${name}`, needs: "services:operate", send: (verb, name) => call("POST", `/v1/services/${encodeURIComponent(name)}/${verb}`) },
-  { like: /^everwatch pool resume (\S+)$/, word: (name) => `Resume pool ${name}`, needs: "pools:write", send: (name) => call("PUT", `/v1/pools/${encodeURIComponent(name)}`, { paused: false }) },
+  { like: /^everwatch safe-mode off$/, word: () => "Switch safe mode off", does: () => "Managers again consider silent services lost, and republish missing messages.", needs: "safe-mode:write", send: () => call("PUT", "/v1/safe-mode", { on: false }) },
+  { like: /^everwatch service capacity (\S+) (\d+)$/, word: (name, slots) => `Set ${name} to ${slots} slots`, does: (name, slots) => `Service ${name} gets ${slots} slots. Observers that wait start there.`, needs: "services:operate", send: (name, slots) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: Number(slots) }) },
+  { like: /^everwatch service capacity (\S+) default$/, word: (name) => `Restore the slots of ${name}`, does: (name) => `Service ${name} gets the number of slots in its configuration.`, needs: "services:operate", send: (name) => call("PATCH", `/v1/services/${encodeURIComponent(name)}`, { capacity: null }) },
+  { like: /^everwatch service (cordon|uncordon) (\S+)$/, word: (verb, name) => `${verb === "cordon" ? "Cordon" : "Uncordon"} ${name}`, does: (verb, name) => (verb === "cordon" ? `Service ${name} keeps its observers, and accepts no others.` : `Service ${name} accepts observers again; a drain of it ends.`), needs: "services:operate", send: (verb, name) => call("POST", `/v1/services/${encodeURIComponent(name)}/${verb}`) },
+  { like: /^everwatch pool resume (\S+)$/, word: (name) => `Resume pool ${name}`, does: (name) => `Observers that wait in pool ${name} start while it has free slots.`, needs: "pools:write", send: (name) => call("PUT", `/v1/pools/${encodeURIComponent(name)}`, { paused: false }) },
   { like: /^everwatch observer (retry|pause|resume|restart) (?:-n (\S+) )?([\w.-]+)$/, word: (verb, _namespace, name) => `${verb[0].toUpperCase()}${verb.slice(1)} ${name}`, needs: "observers:operate", send: (verb, namespace, name) => call("POST", `/v1/observers/${encodeURIComponent(name)}/${verb}${namespace ? `?${query({ namespace })}` : ""}`) },
 ];
 
@@ -30,7 +30,7 @@ function links(it) {
 
 async function carryOut(it, cure, groups, context) {
   const word = cure.word(...groups);
-  if (await confirm({ title: `${word}?`, lines: [it.what, it.why], action: word, danger: false })) await context.attempt(() => cure.send(...groups), `${word}: done.`);
+  if (await confirm({ title: `${word}?`, lines: [...(cure.does ? [cure.does(...groups)] : []), `${titleOf(it)}.`, `${begun(it.why)}.`], action: word, danger: false })) await context.attempt(() => cure.send(...groups), `${word}: done.`);
 }
 
 const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.needs));
@@ -49,8 +49,11 @@ function buttons(it, context) {
   }), links(it));
 }
 
+/** What the finding says; where it says "its", with the subject before it. */
+const titleOf = ({ subject, what }) => (/^its /.test(what) ? `${begun(subject)}: ${what}` : begun(what));
+
 const finding = (it, context) => h("li", { class: "panel finding", key: `${it.code}-${it.subject}`, "data-state": it.severity },
-  h("header", {}, h("h2", {}, begun(it.what)), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
+  h("header", {}, h("h2", {}, titleOf(it)), h("span", { class: "row end" }, state(it.severity), h("code", { class: "fine" }, it.code))),
   h("dl", { class: "told" }, fact("Subject", it.subject), fact("Effect", coded(begun(it.why))), fact("Cure", cureText(it.cure))),
   buttons(it, context));
 

@@ -64,7 +64,7 @@ const stuckRow = (it) => h("li", { key: `drain-${it.id}` },
 /** Whether the doctor says that a person killed it, so that it starts again by itself. */
 const startsAgain = ({ name }) => findings.some((it) => it.code === "service-killed" && it.subject.split(/[ ,]+/).includes(name));
 function lostRow(it) {
-  const [status, title, said] = startsAgain(it) ? ["restarting", "Killed", "was killed by hand, and starts again in a few seconds"] : ["Failed", "Lost", "lost, and has not come back"];
+  const [status, title, said] = startsAgain(it) ? ["restarting", "Killed", "was killed on purpose, and starts again in a few seconds"] : ["Failed", "Lost", "lost, and has not come back"];
   return h("li", { key: `lost-${it.name}` },
     h("span", { class: "mark", "data-status": status }),
     h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, `${said}: its observers continue on other services of its pool while these have room`)),
@@ -85,7 +85,9 @@ export function findingsFor(state) {
   if (state !== findingsOf || performance.now() - askedAt >= DOCTOR_MS) {
     [findingsOf, askedAt] = [state, performance.now()];
     readable("status:read", () => get("/v1/doctor"), { items: [] }).then(({ items }) => {
+      const before = JSON.stringify(findings);
       findings = items.filter((it) => it.severity !== "info" || it.code === "service-killed");
+      if (JSON.stringify(findings) !== before) dispatchEvent(new Event("findings"));
       noteFindings(items);
     }, () => { findingsOf = null; });
   }

@@ -28,7 +28,7 @@ function strip(runs, it, span, width) {
   const until = Date.now(), since = Math.max(until - SPANS[span][1], startOf(Date.parse(it.created_at), until));
   const picture = { since: new Date(since).toISOString(), until: new Date(until).toISOString() };
   const shown = runs.filter((run) => end(run) >= since);
-  const lanes = [...new Set(shown.map(serviceOf))].slice(0, LANES).reverse();
+  const lanes = [...new Set(shown.map(serviceOf))].slice(0, LANES).toSorted((a, b) => a.localeCompare(b, "en", { numeric: true }));
   const left = width < 620 ? 88 : 124, at = scale(picture, width, left, 14), y = (row) => TOP + row * (ROW + BETWEEN);
   const bottom = y(Math.max(lanes.length, 1)) - BETWEEN / 2;
   const bars = shown.map((run, index) => {

@@ -71,7 +71,7 @@ async function rebalance(context) {
 /** Only `everwatch dev` can do it. */
 async function kill(it, context) {
   const lines = [`Its process ends at once, as if its host had failed. ${it.held ? "Its observers continue on the other services." : "It holds no observer."} A new process starts a few seconds later.`];
-  if (await confirm({ title: `Kill ${it.name}?`, lines, action: "Kill", danger: true })) await context.attempt(() => call("POST", `/dev/chaos/${encodeURIComponent(it.name)}/kill`), `${it.name} is killed.`);
+  if (await confirm({ title: `Kill ${it.name}?`, lines, action: "Kill", danger: true })) await context.attempt(() => call("POST", `/dev/chaos/${encodeURIComponent(it.name)}/kill?id=${it.id}`), `${it.name} is killed.`);
 }
 
 /** The orders for a service. */

@@ -13,6 +13,8 @@ pub enum ByHand {
     Killed,
     /// It stands still until it is thawed. When the broker has given it up, it is lost.
     Frozen,
+    /// It continues, or registers again by itself if it has stood still for too long.
+    Thawed,
 }
 
 /// Services whose deaths count against no observer, because the program around the manager has killed or frozen them. Clones share
@@ -23,18 +25,14 @@ pub struct Excused(Arc<Mutex<VecDeque<(ServiceId, ByHand)>>>);
 impl Excused {
     const MAX: usize = 1000;
 
-    /// Adds a service before it dies.
+    /// Notes what a person does to a service, before it dies. The latest counts.
     pub fn add(&self, service: ServiceId, what: ByHand) {
         let mut all = lock(&self.0);
+        all.retain(|(id, _)| *id != service);
         all.push_back((service, what));
         if all.len() > Self::MAX {
             all.pop_front();
         }
-    }
-
-    /// Removes a service that was thawed before the broker gave it up: it lives on.
-    pub fn remove(&self, service: ServiceId) {
-        lock(&self.0).retain(|(id, _)| *id != service);
     }
 
     /// Whether a person killed or froze this service.
@@ -82,8 +80,11 @@ mod tests {
         excused.add(id(3), ByHand::Killed);
         assert_eq!(excused.killed(), [id(3)], "a frozen one keeps its session");
         assert_eq!(killed.into_keys().collect::<Vec<_>>(), [id(2)]);
-        excused.remove(id(1));
-        assert_eq!((excused.cause(id(1)), excused.cause(id(3))), (None, Some(ByHand::Killed)));
+        excused.add(id(1), ByHand::Thawed);
+        assert_eq!(
+            (excused.cause(id(1)), excused.cause(id(3))),
+            (Some(ByHand::Thawed), Some(ByHand::Killed))
+        );
         for number in 10..2000 {
             excused.add(id(number), ByHand::Killed);
         }

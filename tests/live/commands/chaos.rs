@@ -96,6 +96,9 @@ async fn a_short_freeze_loses_nothing() {
     let (code, said, _) = dev.run("chaos thaw service-1");
     assert!(code == Some(0) && said.contains("is thawed, and continues"), "{said}");
     assert!(!noted("frozen by hand"), "it lives on");
+    let other = format!("/dev/chaos/service-1/kill?id={}", uuid::Uuid::nil());
+    let refused: serde_json::Value = dev.api.done("POST", &other, None, 409).await;
+    assert_eq!(refused["detail"], "that process of service-1 has ended meanwhile: look again");
     let (code, _, said) = dev.run("chaos kill service-9");
     assert!(code == Some(3) && said.contains("no service `service-9`: choose one of service-1"), "{said}");
     let (code, _, said) = dev.run("chaos thaw service-1");

@@ -90,6 +90,7 @@ async fn a_command_waits_for_its_effect() {
         assert_eq!(code, Some(0), "{words}: {beside}");
         said
     };
+    assert!(told("observer resume one").starts_with("observer one runs; it is not paused"));
     assert_eq!(told("observer pause one --wait 20s"), "observer one is Paused\n");
     assert_eq!(dev.api.observer("one").await.status.as_str(), "Paused");
     assert_eq!(told("observer resume one --wait 20s"), "observer one is Processing (running)\n");

@@ -36,14 +36,14 @@ pub(crate) async fn run(server: &str, verb: &Chaos) -> anyhow::Result<()> {
             )
         }
         Chaos::Thaw { service } => {
-            let was_lost = is_lost(client, service).await;
+            let before = client.read::<Service>(&service_path(service)).await.ok();
             order(client, service, "thaw").await?;
-            if !was_lost {
-                format!("service {service} is thawed, and continues")
-            } else if is_back(client, service).await {
-                format!("service {service} is thawed: it has registered again as a new incarnation")
-            } else {
-                format!("service {service} is thawed; it registers again as a new incarnation")
+            match until_heard(client, service, before.as_ref()).await {
+                Some(true) => format!("service {service} is thawed, and continues"),
+                Some(false) => {
+                    format!("service {service} is thawed: it has registered again as a new incarnation")
+                }
+                None => format!("service {service} is thawed; `everwatch service get {service}` shows it"),
             }
         }
     };
@@ -51,21 +51,19 @@ pub(crate) async fn run(server: &str, verb: &Chaos) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether managers consider the newest process of this name lost; not if they do not answer.
-async fn is_lost(client: &Client, service: &str) -> bool {
-    client.read::<Service>(&service_path(service)).await.is_ok_and(|it| it.state.is_over())
-}
-
-/// Waits until a process of this name lives, at most [`BACK_WITHIN`]: the next command then does not show the service as lost.
-async fn is_back(client: &Client, service: &str) -> bool {
-    let deadline = Instant::now() + BACK_WITHIN;
-    while is_lost(client, service).await {
-        if Instant::now() >= deadline {
-            return false;
+/// Waits, at most [`BACK_WITHIN`], until managers have heard from the service again: whether it is the same incarnation. `None` if they
+/// have not, or do not answer. The next command then does not show the service as lost.
+async fn until_heard(client: &Client, service: &str, before: Option<&Service>) -> Option<bool> {
+    let (before, deadline) = (before?, Instant::now() + BACK_WITHIN);
+    while Instant::now() < deadline {
+        let it = client.read::<Service>(&service_path(service)).await.ok()?;
+        let is_same = it.id == before.id;
+        if !it.state.is_over() && (!is_same || it.last_heartbeat_at > before.last_heartbeat_at) {
+            return Some(is_same);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    true
+    None
 }
 
 async fn order(client: &Client, service: &str, verb: &str) -> anyhow::Result<()> {

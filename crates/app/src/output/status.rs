@@ -81,6 +81,10 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
             ("The broker is not connected: observers keep running, none starts".to_owned(), Tone::Bad)
         }
         0 => ("No observer is meant to run now".to_owned(), Tone::Plain),
+        // Those of a frozen service stand still, which managers cannot tell.
+        _ if running == wanted && it.findings.iter().any(|it| it.code == "service-frozen") => {
+            ("All observers run as far as managers can tell".to_owned(), Tone::Wait)
+        }
         _ if running == wanted => ("All observers run".to_owned(), Tone::Good),
         _ if running == 0 => ("No observer runs".to_owned(), Tone::Wait),
         _ if running + limited == wanted => {

@@ -251,6 +251,11 @@ fn the_first_sentence_of_the_status_names_what_is_worst() {
     assert_eq!(first(&|_| {}), "All observers run.");
     assert_eq!(first(&|it| it.findings.push(warning.clone())), "All observers run, but there are warnings.");
     let with = |health: &str| first(&|it| it.stats.health.extend([(health.to_owned(), 1)]));
+    let frozen: Item<Finding> = item(
+        json!({"code": "service-frozen", "severity": "warning", "subject": "s", "what": "w", "why": "y", "cure": "c"}),
+    );
+    let told = "All observers run as far as managers can tell.";
+    assert_eq!(first(&|it| it.findings.push(frozen.clone())), told);
     assert_eq!(with("moving"), "3 of 4 observers run.");
     assert_eq!(with("restarting"), "3 of 4 observers run.");
     assert_eq!(first(&|it| it.stats.observers.extend([("Failed".to_owned(), 1)])), "3 of 4 observers run.");

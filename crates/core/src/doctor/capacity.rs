@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a service that was killed by hand takes to come back, at most.
+/// How long a service that was killed on purpose takes to come back, at most.
 const BACK_WITHIN: Duration = Duration::from_secs(15);
 
 pub(super) fn findings(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
@@ -148,7 +148,7 @@ pub(super) fn missing_slots(pool: &Pool, fleet: &FleetFacts) -> u64 {
     fleet.needed.get(pool).copied().unwrap_or(0).saturating_sub(offered)
 }
 
-/// The services that were killed by hand a moment ago and are not back yet.
+/// The services that were killed on purpose a moment ago and are not back yet.
 pub(super) fn returning(fleet: &FleetFacts, now: Timestamp) -> impl Iterator<Item = &ServiceRow> {
     let is_back =
         |row: &ServiceRow| fleet.services.iter().any(|it| it.registration.name == row.registration.name);

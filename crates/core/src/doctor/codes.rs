@@ -59,7 +59,7 @@ pub const CODES: [(&str, &str); 47] = [
     ("schema-newer", "A newer manager has migrated the schema of the database."),
     ("schema-older", "The schema of the database is older than the manager."),
     ("service-frozen", "A person froze a service of `everwatch dev`."),
-    ("service-killed", "A service of `everwatch dev` was killed by hand, and starts again."),
+    ("service-killed", "A service of `everwatch dev` was killed on purpose, and starts again."),
     ("service-lost", "Services were lost and have not come back."),
     ("sessions-lost", "Services lose their session with RabbitMQ repeatedly."),
     ("state-queue-lag", "The manager reads a state queue late."),

@@ -207,8 +207,8 @@ fn killed(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
     let names = names(&killed);
     let starts = match names.len() {
         0 => return None,
-        1 => "was killed by hand and starts again in a few seconds",
-        _ => "were killed by hand and start again in a few seconds",
+        1 => "was killed on purpose and starts again in a few seconds",
+        _ => "were killed on purpose and start again in a few seconds",
     };
     let pools: BTreeSet<&Pool> = killed.iter().map(|it| &it.registration.pool).collect();
     let short =

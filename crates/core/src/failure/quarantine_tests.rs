@@ -246,7 +246,7 @@ fn all_suspects_start_one_at_a_time_before_the_deciding_death() {
     let mut docket = CrashLedger::default();
     docket.charge(killed_twice, &services(0..2), 5, at(2));
     docket.charge(near, &services(0..3), 5, at(3));
-    assert_eq!(docket.suspects(5), [], "two services killed by hand delay no observer");
+    assert_eq!(docket.suspects(5), [], "two services killed on purpose delay no observer");
     docket.charge(near, &services(0..4), 5, at(4));
     assert_eq!(docket.suspects(5), [killed_twice, near], "the next death must belong to one observer");
     for (quarantine_after, count) in [(0, 2), (2, 2), (3, 2), (6, 0), (usize::MAX, 0)] {

@@ -7,18 +7,21 @@
 
 use crate::handle::Handle;
 use async_trait::async_trait;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::routing::post;
 use axum::{Json, Router};
 use everwatch_broker::{Broker, ConnectError, QueueKind, Session};
 use everwatch_core::doctor::Server;
+use everwatch_core::id::ServiceId;
 use everwatch_manager::{ByHand, Excused};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 pub(super) type Services = Arc<BTreeMap<String, Handle>>;
 
@@ -107,8 +110,22 @@ fn refused(status: StatusCode, detail: &str) -> Refusal {
     (status, [(header::CONTENT_TYPE, "application/problem+json")], Json(body))
 }
 
-async fn kill(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<Answer, Refusal> {
+/// The incarnation to kill; by default, the one that lives.
+#[derive(Deserialize)]
+struct Which {
+    id: Option<Uuid>,
+}
+
+async fn kill(
+    State(chaos): State<Chaos>,
+    Path(name): Path<String>,
+    Query(which): Query<Which>,
+) -> Result<Answer, Refusal> {
     let handle = chaos.find(&name)?;
+    if which.id.is_some_and(|id| handle.incarnation() != Some(ServiceId(id))) {
+        let detail = format!("that process of {name} has ended meanwhile: look again");
+        return Err(refused(StatusCode::CONFLICT, &detail));
+    }
     // A user who tries out failover says nothing about the observers of the service.
     if !handle.kill_after(|incarnation| chaos.excused.add(incarnation, ByHand::Killed)) {
         let detail = format!("{name} does not run now: wait a few seconds until it has started again");
@@ -148,7 +165,7 @@ async fn thaw(State(chaos): State<Chaos>, Path(name): Path<String>) -> Result<An
         return Err(refused(StatusCode::CONFLICT, &format!("{name} is not frozen")));
     }
     if let Some(incarnation) = incarnation.filter(|_| lives_on) {
-        chaos.excused.remove(incarnation);
+        chaos.excused.add(incarnation, ByHand::Thawed);
     }
     Ok((StatusCode::ACCEPTED, Json(json!({ "thawed": name }))))
 }

@@ -73,6 +73,7 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
             None => &mut ended_lately,
             Some(ByHand::Killed) => &mut killed_by_hand,
             Some(ByHand::Frozen) => &mut frozen_by_hand,
+            Some(ByHand::Thawed) => continue,
         };
         group.push(service.clone());
     }
