@@ -37,8 +37,8 @@ pub(crate) use moment::Moment;
 pub(crate) use namespace::Namespace;
 pub(crate) use new::New;
 pub(crate) use observer::{
-    Apply, Create, Filter, ListArgs, Move, Names, NoOutput, Selection, Wait, WaitFor, health as health_word,
-    status as status_word,
+    Apply, CloneArgs, Create, Filter, ListArgs, Move, Names, NoOutput, Selection, Wait, WaitFor,
+    health as health_word, status as status_word,
 };
 pub(crate) use rate::Rate;
 pub(crate) use rollout::{Rollout, Start};
@@ -129,10 +129,10 @@ pub(crate) enum Command {
     /// Suspend decisions based on missing heartbeats
     #[command(subcommand)]
     SafeMode(SafeMode),
-    /// Manage pools: list, show, create, delete, pause and resume them
+    /// Manage pools: list, describe, create, delete, pause and resume them
     #[command(subcommand, aliases = ["pools"])]
     Pool(Pool),
-    /// List and show the kinds of observers that services can run
+    /// List and describe the kinds of observers that services can run
     #[command(subcommand, aliases = ["kinds"])]
     Kind(Kind),
     /// Manage limits: how many observers of a key may run at once
@@ -372,6 +372,8 @@ pub(crate) enum Observer {
         /// Name or id
         name: String,
     },
+    /// Create an observer with the definition of another one
+    Clone(CloneArgs),
     /// Restore an earlier version of the definition of an observer
     Revert {
         /// Name or id

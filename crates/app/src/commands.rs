@@ -8,6 +8,7 @@ mod bench;
 mod broker;
 mod bulk;
 mod chaos;
+mod clone;
 mod completion;
 mod conformance;
 mod demo;

@@ -29,6 +29,7 @@ async function loadOne({ parts }) {
   return { name: parts[1], it: kinds.items.find((one) => one.name === parts[1]), services: services.items.filter((one) => !one.is_deleted && one.kinds.includes(parts[1])), used };
 }
 
+const typeOf = ({ choices, shape }) => (choices ? choices.join(" | ") : shape);
 const SAMPLES = { text: "…", number: 1, boolean: true, list: ["…"], map: {}, json: {} };
 
 /** The example of the schema; otherwise one value for each required member. */
@@ -48,10 +49,10 @@ function drawOne({ name, it, services, used }) {
       may("observers:create") ? h("div", { class: "row end" }, h("a", { class: "button primary", href: `#/create?kind=${encodeURIComponent(name)}` }, "New observer of this kind")) : null),
     ...paragraphs.map((text) => h("p", { class: "prose" }, coded(text.replaceAll("\n", " ")))),
     h("section", { class: "panel", key: "spec" }, h("h2", {}, "Spec"), all === null ? h("p", { class: "fine" }, "The services have sent no schema for this kind: it accepts any JSON.") : all.length === 0 ? h("p", { class: "fine" }, "This kind takes no arguments.") : table("Spec", [
-      { title: "Field", cell: (field) => h("code", {}, field.name) },
-      { title: "Type", cell: (field) => (field.choices ? field.choices.join(" | ") : field.shape) },
-      { title: "Required", cell: (field) => (field.required ? "required" : "") },
-      { title: "Default", class: "value", cell: (field) => (field.fallback === undefined || field.fallback === null ? "" : h("code", {}, JSON.stringify(field.fallback))) },
+      { title: "Field", cell: (field) => [h("code", {}, field.name), h("p", { class: "of-field fine" }, [typeOf(field), field.required ? "required" : null, field.fallback === undefined || field.fallback === null ? null : `default ${JSON.stringify(field.fallback)}`].filter(Boolean).join(", "))] },
+      { title: "Type", isExtra: true, cell: typeOf },
+      { title: "Required", isExtra: true, cell: (field) => (field.required ? "required" : "") },
+      { title: "Default", isExtra: true, class: "value", cell: (field) => (field.fallback === undefined || field.fallback === null ? "" : h("code", {}, JSON.stringify(field.fallback))) },
       { title: "Meaning", class: "about", cell: (field) => coded(field.about.replaceAll("\n", " ")) },
     ], all)),
     h("div", { class: "panels", key: "more" },

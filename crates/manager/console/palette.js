@@ -56,7 +56,13 @@ async function observersLike(typed) {
   return [...new Map(near.map((it) => [it.id, it])).values()];
 }
 
+/** Observers, services, pools and namespaces; of several words, such as “drain service-1”, the last one may be the name. */
 async function things(typed) {
+  const found = await named(typed), last = typed.split(/\s+/).at(-1);
+  return found.length || last === typed ? found : named(last);
+}
+
+async function named(typed) {
   if (!typed) return [];
   const none = { items: [] };
   const [observers, services, pools, namespaces] = await Promise.all([

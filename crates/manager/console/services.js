@@ -107,7 +107,7 @@ const link = (it) => h("a", { href: `#/services/${encodeURIComponent(it.name)}` 
 
 /** How it is, as its heartbeats and its registration say. */
 export const vitals = (it) => [
-  fact("Last heartbeat", time(it.last_heartbeat_at)), fact("Up since", time(it.created_at)), fact("Host", it.host),
+  fact("Last heartbeat", time(it.last_heartbeat_at)), fact("Started", time(it.created_at)), fact("Host", it.host),
   fact("Memory", memory(it)), fact("Loop lag", it.loop_lag_ms == null ? "–" : duration(it.loop_lag_ms)),
   fact("Version", it.version), fact("Incarnation", h("code", { title: it.id }, it.id.slice(0, 8)))];
 

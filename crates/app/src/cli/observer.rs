@@ -327,6 +327,19 @@ pub(crate) struct WaitFor {
     pub(crate) time: Option<Duration>,
 }
 
+/// The observer to clone, and the name of the clone.
+#[derive(Debug, Args)]
+pub(crate) struct CloneArgs {
+    /// Name or id
+    pub(crate) name: String,
+    /// Name of the new observer
+    #[arg(value_name = "NEW_NAME")]
+    pub(crate) new_name: String,
+    /// Create it paused
+    #[arg(long)]
+    pub(crate) paused: bool,
+}
+
 /// Observers to move, and where to.
 #[derive(Debug, Args)]
 pub(crate) struct Move {

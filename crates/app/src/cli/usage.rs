@@ -120,6 +120,9 @@ fn correct_flag(error: &mut Error, command: &Command) {
     let of_file =
         (matches!(wrong.as_str(), "-f" | "--file") && parent.get_name() == "create" && has(parent, "kind"))
             .then_some("to create observers from a file, use `everwatch observer apply -f FILE`");
+    let of_diff = (matches!(wrong.as_str(), "-f" | "--file") && parent.get_name() == "diff")
+        .then_some("to compare a file with what runs, use `everwatch observer apply -f FILE --dry-run`");
+    let of_file = of_file.or(of_diff);
     let suggested = error.get(ContextKind::SuggestedArg).and_then(text_of);
     if meant.is_none()
         && of_number.is_none()

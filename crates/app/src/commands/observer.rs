@@ -2,7 +2,7 @@
 
 use super::unknown::{self, Named, explained, hinted};
 use super::waiting::{FormerRun, Goal};
-use super::{acting, apply, edit, events, fan_out, get, logs, versions, waiting, watch};
+use super::{acting, apply, clone, edit, events, fan_out, get, logs, versions, waiting, watch};
 use crate::answers::Action;
 use crate::cli::{Create, ListArgs, Names, Observer, Watched};
 use crate::client::{Client, Failure};
@@ -66,6 +66,7 @@ pub(crate) async fn run(server: &str, verb: Observer) -> anyhow::Result<()> {
         Observer::Diff { name, from, to } => {
             hinted(client, (unknown::OBSERVERS, &name), versions::diff(client, &name, (from, to))).await
         }
+        Observer::Clone(asked) => clone::run(client, &asked).await,
         Observer::Edit { name } => {
             hinted(client, (unknown::OBSERVERS, &name), edit::run(client, &name)).await
         }
@@ -147,7 +148,7 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
 }
 
 /// What the user can do if another observer has the name, and the flag of a cure that the manager names.
-fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
+pub(super) fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(Failure::Exists(told)) => Failure::Exists(format!(
             "{told}: choose another name, change it with `everwatch observer edit {name}`, or use \

@@ -449,7 +449,8 @@ pub(crate) const REBALANCE: View<Change> = View {
 };
 
 fn running_for(it: &Observer, now: Timestamp) -> Option<String> {
-    it.started_at.filter(|_| it.status == Status::Processing).map(|then| since(then, now))
+    let executes = it.status == Status::Processing && it.reason_code != Some(ReasonCode::BackingOff);
+    it.started_at.filter(|_| executes).map(|then| since(then, now))
 }
 
 /// The reason for its status, otherwise its own progress text.

@@ -26,6 +26,8 @@ pub(super) struct Observer {
     #[serde(default)]
     pub(super) restarts: u32,
     pub(super) reason: String,
+    #[serde(default)]
+    pub(super) reason_code: Option<String>,
     pub(super) progress: Option<String>,
     pub(super) service: Option<Named>,
     pub(super) generation: u32,

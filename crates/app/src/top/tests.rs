@@ -54,6 +54,7 @@ fn observer(name: &str, status: &str, reason: &str) -> Observer {
         health: health.map(str::to_owned),
         restarts: 0,
         reason: reason.to_owned(),
+        reason_code: None,
         progress: Some("in sync".to_owned()),
         service: (status == "Processing").then(|| Named { name: "amber".to_owned() }),
         generation: 3,

@@ -217,8 +217,9 @@ async fn waits_for_pool(manager: &Manager, row: Row) -> Result<Row, Problem> {
     if holder.is_some_and(|holder| holder.verdict().status != Status::Deleted) {
         return Ok(row);
     }
-    let cure = "resume it, or create with on_full \"queue\"";
-    Err(Problem::new(Code::PoolPaused, format!("pool {pool} is paused: {cure}")))
+    let cure = "or create with on_full \"queue\"";
+    let text = format!("pool {pool} is paused: resume it with `everwatch pool resume {pool}`, {cure}");
+    Err(Problem::new(Code::PoolPaused, text))
 }
 
 /// Why a pool has no room, and what to do.

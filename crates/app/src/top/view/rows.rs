@@ -196,7 +196,8 @@ pub(super) fn observers(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'st
         lines.push(Line::styled(format!("  {}", line(why)), style));
     }
     for (at, it) in all.iter().enumerate().take(room) {
-        let runs = it.started_at.filter(|_| it.status == "Processing" && it.service.is_some());
+        let executes = it.status == "Processing" && it.reason_code.as_deref() != Some("backing-off");
+        let runs = it.started_at.filter(|_| executes && it.service.is_some());
         let runs = runs.map_or_else(|| "-".to_owned(), |since| age(model.now.since(since)));
         let spans = vec![
             Span::raw(format!("{}  {}  ", cell(&it.name, name), cell(&it.kind, kind))),

@@ -1,0 +1,29 @@
+//! `everwatch observer clone`: a new observer with the definition of another one.
+
+use super::edit::definition;
+use super::unknown::{self, hinted};
+use crate::answers::Action;
+use crate::cli::CloneArgs;
+use crate::client::{Client, Failure};
+use crate::item::Item;
+use crate::output::answer;
+use crate::requests::path;
+use everwatch_api::Observer;
+use reqwest::Method;
+use serde_json::json;
+
+pub(super) async fn run(client: &Client, asked: &CloneArgs) -> anyhow::Result<()> {
+    let read = client.read::<Item<Observer>>(&path(&asked.name));
+    let it = hinted(client, (unknown::OBSERVERS, &asked.name), read).await?;
+    if it.spec.is_null() {
+        let text = format!("your role does not permit you to read the spec of {}", asked.name);
+        return Err(Failure::NotPermitted(text).into());
+    }
+    let mut body = definition(it.sent());
+    body["name"] = json!(asked.new_name);
+    body["desired"] = json!(if asked.paused { "paused" } else { "running" });
+    let sent = client.send::<Observer>(Method::POST, "/v1/observers", Some(&body)).await;
+    let made = sent.map_err(|error| super::observer::with_cure(error, &asked.new_name))?;
+    answer(&Action::Create.told_alone(&made));
+    Ok(())
+}
