@@ -56,7 +56,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Exec {
     /// The program and its arguments. The program is an absolute path that `[service.exec] allow` lists; if `allow` contains `*`,
     /// any program, found by `PATH` if it is not an absolute path.
-    #[schemars(length(min = 1, max = 1000))]
+    #[schemars(length(min = 1, max = 1000), extend("examples" = [["/bin/date"]]))]
     argv: Vec<String>,
     /// Environment variables that `[service.exec] env_allow` lists.
     #[serde(default)]

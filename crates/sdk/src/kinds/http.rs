@@ -26,7 +26,7 @@ use tokio::time::Instant;
 #[serde(deny_unknown_fields)]
 pub struct Http {
     /// URL to poll: `http://` or `https://`. A user and password in it are sent as HTTP basic authentication.
-    #[schemars(extend("format" = "uri", "pattern" = "^https?://"), length(max = 4096))]
+    #[schemars(extend("format" = "uri", "pattern" = "^https?://", "examples" = ["https://example.org/"]), length(max = 4096))]
     url: String,
     /// Time between two requests.
     #[serde(default = "five_seconds")]

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 pub struct PostgresListen {
     /// URL of the database, such as `postgres://user@host:5432/database?sslmode=verify-full`. `[service.postgres] allow`
     /// must list its host and port.
-    #[schemars(extend("format" = "uri", "pattern" = "^postgres(ql)?://"), length(max = 4096))]
+    #[schemars(extend("format" = "uri", "pattern" = "^postgres(ql)?://", "examples" = ["postgres://user@db.example.org/app"]), length(max = 4096))]
     url: String,
     /// Absolute path of a file with the password, in a folder that `[service.files] read` lists.
     #[serde(default)]

@@ -26,7 +26,7 @@ use std::time::Duration;
 #[serde(deny_unknown_fields)]
 pub struct Tail {
     /// Absolute path of the file, in a folder that `[service.files] read` lists. The file may be missing at first.
-    #[schemars(extend("pattern" = "^/"), length(max = 4096))]
+    #[schemars(extend("pattern" = "^/", "examples" = ["/var/log/syslog"]), length(max = 4096))]
     path: String,
     /// Where the first run starts: at the `end` of the file or at its `beginning`. A file that appears later is read
     /// from its beginning.

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 #[serde(deny_unknown_fields)]
 pub struct WebSocket {
     /// URL of the server: `ws://` or `wss://`. A user and password in it are sent as HTTP basic authentication.
-    #[schemars(extend("format" = "uri", "pattern" = "^wss?://"), length(max = 4096))]
+    #[schemars(extend("format" = "uri", "pattern" = "^wss?://", "examples" = ["wss://example.org/feed"]), length(max = 4096))]
     url: String,
     /// HTTP headers of the request that opens the connection, such as `Authorization`.
     #[serde(default)]
