@@ -66,8 +66,11 @@ impl Batch {
     #[must_use]
     pub fn time_left(&self, settled: u32, now: Timestamp) -> Option<Duration> {
         let rate = self.rate(settled, now).filter(|rate| *rate > 0.0)?;
-        let usual = Duration::from_secs_f64(QUIET_INTERVALS * 60.0 / rate);
-        if self.quiet(settled, now) > usual.max(QUIET_MIN) {
+        let first = self.samples.get(self.first_sample(now))?;
+        // The time between two ends, without the pause: it would make itself look usual.
+        let (quiet, ended) = (self.quiet(settled, now), settled.saturating_sub(first.settled).max(1));
+        let interval = now.since(first.at).saturating_sub(quiet) / ended;
+        if quiet > interval.mul_f64(QUIET_INTERVALS).max(QUIET_MIN) {
             return None;
         }
         let left = f64::from(self.total.saturating_sub(settled));

@@ -194,6 +194,14 @@ fn members_that_do_not_end_have_no_time_left() {
         assert_eq!(it.batch.time_left(7, it.now).is_some(), is_estimated, "{:?}", it.batch.samples);
         assert!(it.batch.rate(7, it.now).is_some_and(|rate| rate > 0.0));
     }
+    // Of a small batch, too.
+    let mut it = Stage::new(4);
+    it.stores(4);
+    it.later(1).ends(3, Status::Completed).then(BatchState::Running, Todo::Nothing);
+    for (secs, is_estimated) in [(30, true), (60, true), (1, false)] {
+        it.later(secs).then(BatchState::Running, Todo::Nothing);
+        assert_eq!(it.batch.time_left(3, it.now).is_some(), is_estimated, "{:?}", it.batch.samples);
+    }
     // A slow batch has long pauses.
     let mut it = Stage::new(10);
     it.stores(10);
