@@ -129,7 +129,7 @@ pub(crate) enum Command {
     /// Suspend decisions based on missing heartbeats
     #[command(subcommand)]
     SafeMode(SafeMode),
-    /// Manage pools: list, describe, create, delete, pause and resume them
+    /// Manage pools: list, describe, create, delete, pause, resume
     #[command(subcommand, aliases = ["pools"])]
     Pool(Pool),
     /// List and describe the kinds of observers that services can run

@@ -61,6 +61,22 @@ fn flag(path: &str) -> String {
     format!("--{}", path.replace('_', "-"))
 }
 
+/// What the user can do if another observer has the name, and the flag of a cure that the manager names.
+pub(crate) fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(Failure::Exists(told)) => Failure::Exists(format!(
+            "{told}: choose another name, change it with `everwatch observer edit {name}`, or use \
+             `everwatch observer apply`, which creates or updates"
+        ))
+        .into(),
+        Ok(failure) => {
+            let text = failure.to_string().replace("on_full \"queue\"", "--on-full queue");
+            failure.replaced(text).into()
+        }
+        Err(error) => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

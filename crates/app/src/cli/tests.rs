@@ -81,6 +81,7 @@ fn wrong_arguments_are_refused_with_the_reason() {
         ("observer list --status Waiting", "waiting is a health: write --health waiting"),
         ("observer list --label x", "write key=value"),
         ("observer list --limit 0", "--limit"),
+        ("observer clone a", "<NEW_NAME>"),
         ("observer list --sort age", "[possible values: name, -name, created_at, -created_at]"),
         ("observer create x", "--kind"),
         ("observer create x --kind k --paused --wait 3s", "cannot be used with"),

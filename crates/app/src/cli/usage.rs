@@ -282,6 +282,7 @@ mod tests {
             ("everwatch limit set api 2", "write the maximum as --max 2"),
             ("everwatch rollout start --name r1", "write the name without --name"),
             ("everwatch observer create -f news.yaml", "use `everwatch observer apply -f FILE`"),
+            ("everwatch observer diff -f news.yaml", "use `everwatch observer apply -f FILE --dry-run`"),
         ] {
             assert!(told(line).contains(advice), "{}", told(line));
         }

@@ -7,13 +7,15 @@ use crate::cli::CloneArgs;
 use crate::client::{Client, Failure};
 use crate::item::Item;
 use crate::output::answer;
+use crate::refusals::with_cure;
 use crate::requests::path;
 use everwatch_api::Observer;
 use reqwest::Method;
 use serde_json::json;
 
 pub(super) async fn run(client: &Client, asked: &CloneArgs) -> anyhow::Result<()> {
-    let read = client.read::<Item<Observer>>(&path(&asked.name));
+    let place = path(&asked.name);
+    let read = client.read::<Item<Observer>>(&place);
     let it = hinted(client, (unknown::OBSERVERS, &asked.name), read).await?;
     if it.spec.is_null() {
         let text = format!("your role does not permit you to read the spec of {}", asked.name);
@@ -23,7 +25,7 @@ pub(super) async fn run(client: &Client, asked: &CloneArgs) -> anyhow::Result<()
     body["name"] = json!(asked.new_name);
     body["desired"] = json!(if asked.paused { "paused" } else { "running" });
     let sent = client.send::<Observer>(Method::POST, "/v1/observers", Some(&body)).await;
-    let made = sent.map_err(|error| super::observer::with_cure(error, &asked.new_name))?;
+    let made = sent.map_err(|error| with_cure(error, &asked.new_name))?;
     answer(&Action::Create.told_alone(&made));
     Ok(())
 }

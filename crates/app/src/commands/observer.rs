@@ -8,7 +8,7 @@ use crate::cli::{Create, ListArgs, Names, Observer, Watched};
 use crate::client::{Client, Failure};
 use crate::error_wording::path_of;
 use crate::output::{self, OBSERVERS, Root, TerminalStyle, answer, print, print_paragraphs};
-use crate::refusals::in_place;
+use crate::refusals::{in_place, with_cure};
 use crate::requests::{all, described_observer, path};
 use everwatch_api as api;
 use everwatch_core::clock;
@@ -145,22 +145,6 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     }
     unknown::warn_unserved(client, pool.as_deref().into_iter().collect()).await;
     Ok(())
-}
-
-/// What the user can do if another observer has the name, and the flag of a cure that the manager names.
-pub(super) fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
-    match error.downcast::<Failure>() {
-        Ok(Failure::Exists(told)) => Failure::Exists(format!(
-            "{told}: choose another name, change it with `everwatch observer edit {name}`, or use \
-             `everwatch observer apply`, which creates or updates"
-        ))
-        .into(),
-        Ok(failure) => {
-            let text = failure.to_string().replace("on_full \"queue\"", "--on-full queue");
-            failure.replaced(text).into()
-        }
-        Err(error) => error,
-    }
 }
 
 /// The flag that gives this member of a create, and the path in its value; or the file that the flag names.

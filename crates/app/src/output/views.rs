@@ -33,12 +33,7 @@ pub(crate) const OBSERVERS: View<Observer> = View {
         Column::<Observer>::new("AGE", |it, now| since(it.created_at, now)).right().moving(),
         Column::<Observer>::new("WEIGHT", |it, _| it.weight.to_string()).right().wide(),
         Column::<Observer>::new("POOL", |it, _| it.pool.clone()).wide(),
-        Column::<Observer>::new("RUNS FOR", |it, now| {
-            or_dash(it.service.as_ref().and_then(|_| running_for(it, now)))
-        })
-        .right()
-        .moving()
-        .wide(),
+        Column::<Observer>::new("RUNS FOR", |it, now| or_dash(running_for(it, now))).right().moving().wide(),
         Column::<Observer>::new("LABELS", |it, _| or_dash(Some(labels(&it.labels)))).least(8).wide(),
         Column::<Observer>::new("ID", |it, _| it.id.to_string()).least(9).wide(),
         Column::<Observer>::new("CODE", |it, _| or_dash(it.reason_code.map(ReasonCode::as_str)))
@@ -449,8 +444,8 @@ pub(crate) const REBALANCE: View<Change> = View {
 };
 
 fn running_for(it: &Observer, now: Timestamp) -> Option<String> {
-    let executes = it.status == Status::Processing && it.reason_code != Some(ReasonCode::BackingOff);
-    it.started_at.filter(|_| executes).map(|then| since(then, now))
+    let waits = it.status != Status::Processing || it.reason_code == Some(ReasonCode::BackingOff);
+    it.started_at.filter(|_| !waits && it.service.is_some()).map(|then| since(then, now))
 }
 
 /// The reason for its status, otherwise its own progress text.
