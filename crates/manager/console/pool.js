@@ -10,7 +10,7 @@ const none = { items: [], total: 0 };
 
 async function load({ parts: [, name] }) {
   const [it, services, waiting] = await Promise.all([get(`/v1/pools/${encodeURIComponent(name)}`), readable("services:read", () => get("/v1/services", { limit: 1000 }), none),
-    readable("observers:read", () => get("/v1/observers", { pool: name, health: "waiting,restarting,moving", status: "Created,Processing", limit: SHOWN }), none)]);
+    readable("observers:read", () => get("/v1/observers", { pool: name, health: "waiting,restarting,moving", limit: SHOWN }), none)]);
   return { it, services: services.items.filter((one) => one.pool === name && !one.is_deleted), waiting };
 }
 

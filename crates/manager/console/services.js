@@ -95,7 +95,7 @@ export function progress({ of, moved, waits }) {
 
 /** The observers whose code blocks a thread of the service. */
 /** That its observers stand still, although managers cannot tell yet. */
-export const frozen = () => h("p", { class: "fine warn", key: "frozen" }, "Frozen by hand: its observers stand still, until the broker notices and they move.");
+export const frozen = () => h("p", { class: "fine warn", key: "frozen" }, "Frozen on purpose: its observers stand still, until the broker notices and they move.");
 
 export function stalls({ stalled }) {
   return h("p", { class: "fine warn", key: "stalled" }, "Stalled by ",

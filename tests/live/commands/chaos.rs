@@ -89,13 +89,15 @@ async fn a_short_freeze_loses_nothing() {
         let listed = dev.run("service list").1;
         listed.lines().any(|it| it.starts_with("service-1 ") && it.contains(word))
     };
-    assert!(noted("active") && noted("frozen by hand"), "{}", dev.run("service list").1);
-    assert!(dev.run("status").1.contains("service service-1 is frozen by hand, and still counts as active"));
+    assert!(noted("active") && noted("frozen on purpose"), "{}", dev.run("service list").1);
+    assert!(
+        dev.run("status").1.contains("service service-1 is frozen on purpose, and still counts as active")
+    );
     let (code, _, said) = dev.run("chaos freeze service-1");
     assert!(code == Some(4) && said.contains("frozen already"), "{said}");
     let (code, said, _) = dev.run("chaos thaw service-1");
     assert!(code == Some(0) && said.contains("is thawed, and continues"), "{said}");
-    assert!(!noted("frozen by hand"), "it lives on");
+    assert!(!noted("frozen on purpose"), "it lives on");
     let other = format!("/dev/chaos/service-1/kill?id={}", uuid::Uuid::nil());
     let refused: serde_json::Value = dev.api.done("POST", &other, None, 409).await;
     assert_eq!(refused["detail"], "that process of service-1 has ended meanwhile: look again");

@@ -13,6 +13,10 @@ use everwatch_api::Observer;
 use reqwest::Method;
 use serde_json::json;
 
+/// Reads the definition, and creates an observer of the new name from it.
+///
+/// # Errors
+/// If there is no such observer, if its spec is hidden from this user, or if the manager refuses the create.
 pub(super) async fn run(client: &Client, asked: &CloneArgs) -> anyhow::Result<()> {
     let place = path(&asked.name);
     let read = client.read::<Item<Observer>>(&place);

@@ -471,7 +471,7 @@ pub(super) fn note(it: &Service) -> String {
         return String::new();
     }
     let mut told = Vec::new();
-    told.extend(it.frozen.then(|| "frozen by hand".to_owned()));
+    told.extend(it.frozen.then(|| "frozen on purpose".to_owned()));
     if let Some(longest) = it.stalled.first() {
         let more = it.stalled.len() - 1;
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };

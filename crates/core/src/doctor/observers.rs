@@ -177,9 +177,9 @@ fn frozen(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
     Some(Finding {
         code: "service-frozen",
         severity: Severity::Warning,
-        what: format!("{subject} {were} frozen by hand, and {have} no session with the broker any more"),
+        what: format!("{subject} {were} frozen on purpose, and {have} no session with the broker any more"),
         subject,
-        why: "until you thaw it, its pool has fewer slots".to_owned(),
+        why: "until the thaw, the pool has fewer slots".to_owned(),
         cure: format!("`everwatch chaos thaw {first}`: it registers again as a new incarnation"),
     })
 }
@@ -193,7 +193,7 @@ fn frozen_yet_living(fleet: &FleetFacts) -> Option<Finding> {
     Some(Finding {
         code: "service-frozen",
         severity: Severity::Warning,
-        what: format!("{subject} {are} frozen by hand, and still {count} as active"),
+        what: format!("{subject} {are} frozen on purpose, and still {count} as active"),
         subject,
         why: "the broker notices only after two missed heartbeats that a client is silent: its observers stand still until they move"
             .to_owned(),

@@ -38,7 +38,9 @@ pub(crate) async fn stats(State(manager): Shared, params: Params) -> Result<Json
         *stats.services.entry(service.state().as_str().to_owned()).or_default() += 1;
         stats.held = stats.held.saturating_add(service.held());
     }
-    stats.capacity = slots_by_pool(&services).values().map(|it| it.capacity).sum();
+    for slots in slots_by_pool(&services).into_values() {
+        stats.capacity = stats.capacity.saturating_add(slots.capacity);
+    }
     Ok(Json(stats))
 }
 

@@ -130,7 +130,7 @@ fn note(it: &Service, now: Timestamp, is_back: bool) -> String {
         return format!("lost {ago} ago{}", if is_back { ", back" } else { "" });
     }
     let mut told = Vec::new();
-    told.extend(it.frozen.then(|| "frozen by hand".to_owned()));
+    told.extend(it.frozen.then(|| "frozen on purpose".to_owned()));
     told.extend(it.stalled.first().map(|stalled| format!("stalled by {}", stalled.name)));
     if let Some(drain) = &it.drain {
         told.push(format!("{} of {} handed over", drain.moved, drain.of));

@@ -95,7 +95,7 @@ fn services_that_a_person_killed_or_froze_are_named_until_they_are_back() {
     assert!(diagnosed(frozen("x", 300))[0].cure.starts_with("`everwatch chaos thaw x`"));
     assert_eq!(found(frozen("a", 10)), NONE, "it was thawed");
     let living = diagnosed(|facts| fleet(facts).frozen_by_hand = vec![service(7, "x", 10)]);
-    assert_eq!(living[0].what, "service x is frozen by hand, and still counts as active");
+    assert_eq!(living[0].what, "service x is frozen on purpose, and still counts as active");
     assert_eq!(living.len(), 1);
 }
 
