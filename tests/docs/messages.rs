@@ -51,7 +51,7 @@ const COMMANDS: [&str; 17] = [
     "revoke-cause",
     "welcome",
     "welcome-crash-looping",
-    "welcome-returning",
+    "welcome-directed",
     "welcome-time",
     "time",
     "directives",

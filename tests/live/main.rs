@@ -36,6 +36,7 @@ mod namespaces;
 mod operating;
 mod own_kinds;
 mod pausing_pools;
+mod placing;
 mod poison;
 mod pools;
 mod preemption;

@@ -173,6 +173,11 @@ impl Order {
 fn draining(it: &Service) -> String {
     let name = &it.name;
     let Some(drain) = &it.drain else { return format!("service {name} is drained and stays cordoned") };
+    if drain.of == 0 {
+        return format!(
+            "service {name} holds no observer to hand over; it is cordoned until you uncordon it"
+        );
+    }
     let told = format!(
         "service {name} is draining: {} of {} handed over",
         drain.moved,

@@ -306,8 +306,8 @@ fn commands() {
     let timed = Welcome { time: Some(at(0)), ..welcome.clone() };
     both_ways("welcome-time", &Command::Welcome(Box::new(timed)));
     let directives = ServiceDirectives { revision: 4, cordoned: true, draining: true, capacity: Some(7) };
-    let returning = Welcome { directives: Some(directives), returning: true, ..welcome };
-    both_ways("welcome-returning", &Command::Welcome(Box::new(returning)));
+    let directed = Welcome { directives: Some(directives), ..welcome };
+    both_ways("welcome-directed", &Command::Welcome(Box::new(directed)));
     both_ways("directives", &Command::Directives { service: service(), directives });
     let hand_over = HandOver {
         service: service(),

@@ -102,6 +102,29 @@ def test_a_capacity_ramps_up() -> None:
     assert taken == [2, 4, 6, 8, 10, 10]
 
 
+def test_the_level_falls_with_the_part_in_use() -> None:
+    world, levels = World(10), []
+    for _ in range(5):
+        world.act()
+        world.now += 0.051
+    levels = [it.priority for it in world.consumers.values()]
+    assert levels == [8, 7, 5, 4, 2]
+
+
+def test_after_its_oldest_messages_have_ended_a_service_is_served_by_what_is_left() -> None:
+    world = World(10)
+    world.settle_down()
+    for _ in range(4):
+        world.settle(0)
+    world.settle(0)
+    for _ in range(200):
+        world.act()
+        world.confirm_cancels()
+        world.now += 0.05
+    free = sorted(it.priority for it in world.consumers.values() if not it.over and it.held < it.size)
+    assert (world.held, free) == (5, [2, 4, 5])
+
+
 def test_a_cordon_keeps_held_messages_and_takes_no_more() -> None:
     world = World(10)
     world.settle_down()
@@ -220,7 +243,7 @@ def test_shares_priorities_and_rests_mean_nothing_in_a_single_pool() -> None:
     assert blocks.decide(7.0) == [Open(2, 1, 10, 0)]
     blocks.took(2, 1)
     blocks.limit(1, 7.0, 67.0)
-    blocks.prefer(67.0)
+    blocks.defer(67.0)
     blocks.rest(7.0, 67.0)
     for now in (7.0, 7.3, 7.5, 8.0, 68.0):
         assert (blocks.decide(now), blocks.allowed_when_over_capacity(now)) == ([], None)

@@ -91,14 +91,15 @@ def test_a_refused_observer_finishes() -> None:
     script = SlotScript()
     read = work(kind="other", finish_at=1_500)
     for _ in range(2):
-        script.deliver(7, read, 0, "report held 1.0").wake("report refused 1.0", "requeue 7")
+        script.deliver(7, read, 0, "step back until 2", "report held 1.0").wake("report refused 1.0", "requeue 7")
     script.at(1_000).deliver(7, read, 0, "step back until 4", "report held 1.0").at(1_500).wake("settle finished 1.0")
     script.confirmed(RUN, "ack 7").at(2_000).wake()
 
 
 def test_an_observer_whose_message_is_not_readable_here_is_refused_as_before() -> None:
     foreign = WorkHeader(ID, 1, "new", "message version 9 is unknown here")
-    SlotScript().at(AT).deliver(7, foreign, 0, "report held 1.0").wake("report refused 1.0", "requeue 7")
+    script = SlotScript().at(AT).deliver(7, foreign, 0, "step back until 62", "report held 1.0")
+    script.wake("report refused 1.0", "requeue 7")
 
 
 @pytest.mark.parametrize("kind", ["ticker", "other"])

@@ -74,13 +74,9 @@ def test_without_a_manager_the_welcome_is_awaited_for_a_second() -> None:
 
 def test_a_late_welcome_still_brings_the_directives_of_the_predecessor() -> None:
     script = Script(1).registered().later(1000).wake("open 1", "ready")
-    late = Welcome(ME, [], directives=Directives(1, cordoned=True), returning=True)
+    late = Welcome(ME, [], directives=Directives(1, cordoned=True))
     script.command(late, "directed to 1 slots", "cancel a block")
     assert script.machine.intent == "cordoned"
-
-
-def test_a_returning_service_is_served_first() -> None:
-    Script(1).registered().command(Welcome(ME, [], returning=True), "open 1 at priority 1", "ready")
 
 
 def test_managers_tell_the_time_of_the_database() -> None:

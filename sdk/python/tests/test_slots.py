@@ -91,24 +91,25 @@ def test_a_refused_message_passes_all_consumers_then_waits_longer_each_round() -
     at = 0
     for pause in [0, 0, *[1000, 0] * 8, 2000, 0, 4000]:
         at += pause
-        steps_back = [f"step back until {at / 1000 + 2:g}"] if pause else []
-        script.deliver(7, foreign, 0, *steps_back, "report held 1.0")
+        script.deliver(7, foreign, 0, f"step back until {at / 1000 + 2:g}", "report held 1.0")
         if pause:
             script.at(at - 1).wake()
         script.at(at).wake("report refused 1.0", "requeue 7")
     # Long after, because it has run elsewhere, a refusal counts as the first again.
-    script.at(at + 121_000).deliver(7, foreign, 0, "report held 1.0").wake("report refused 1.0", "requeue 7")
+    at += 121_000
+    script.at(at).deliver(7, foreign, 0, f"step back until {at / 1000 + 2:g}", "report held 1.0")
+    script.wake("report refused 1.0", "requeue 7")
     script.revoke(OLD).deliver(7, foreign, 0, "settle stopped 1.0")
 
 
 def test_a_kind_that_is_not_offered_is_refused() -> None:
-    script = SlotScript().deliver(7, work(kind="other"), 0, "report held 1.0")
+    script = SlotScript().deliver(7, work(kind="other"), 0, "step back until 2", "report held 1.0")
     event = script.slots.inventory(script.now)[0].event
     assert event == held("kind `other` is not offered by this service", refuses=True)
 
 
 def test_a_weight_above_the_greatest_is_refused() -> None:
-    script = SlotScript().deliver(7, replace(work(), weight=2), 0, "report held 1.0")
+    script = SlotScript().deliver(7, replace(work(), weight=2), 0, "step back until 2", "report held 1.0")
     event = script.slots.inventory(script.now)[0].event
     assert event == held("weight 2 is above this service's weight_max, 1", refuses=True)
 

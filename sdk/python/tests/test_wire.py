@@ -51,12 +51,11 @@ COMMANDS: list[tuple[str, commands.Command]] = [
     ("welcome", commands.Welcome(A, [(B, epoch_of(4, 0))])),
     ("welcome-crash-looping", commands.Welcome(A, [(B, epoch_of(4, 0))], crash_looping=[B])),
     (
-        "welcome-returning",
+        "welcome-directed",
         commands.Welcome(
             A,
             [(B, epoch_of(4, 0))],
             directives=Directives(4, cordoned=True, draining=True, capacity=7),
-            returning=True,
         ),
     ),
 ]

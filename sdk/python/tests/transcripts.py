@@ -75,7 +75,7 @@ def told(effect: MachineEffect) -> str:
         case effects.Lost(_, epoch):
             return f"lost {show_epoch(epoch)}"
         case machine.Block(Open(prefetch=prefetch, priority=priority)):
-            return f"open {prefetch}" + (f" at priority {priority}" if priority else "")
+            return f"open {prefetch}" + (f" at priority {priority}" if priority < 0 else "")
         case machine.Block(CancelBlock()):
             return "cancel a block"
         case machine.Block():

@@ -9,7 +9,7 @@ use crate::cli::Apply;
 use crate::client::{Client, Failure};
 use crate::error_wording::yaml_error;
 use crate::item::Item;
-use crate::output::{answer, note, print};
+use crate::output::{answer, cut, note, print};
 use crate::refusals::in_file;
 use crate::requests::{all, path};
 use anyhow::Context as _;
@@ -32,6 +32,10 @@ use std::time::Duration;
 const AT_ONCE: usize = 16;
 /// The largest file that is read, in bytes.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
+/// How many characters of a wrong value are told.
+const SHOWN: usize = 40;
+/// The most mistakes in files that are told.
+const MISTAKES_MAX: usize = 20;
 
 /// An observer in a file: its namespace, if the file names one, and its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -211,47 +215,72 @@ fn check_labels(manifests: &Manifests, labels: &BTreeMap<String, String>) -> any
     Ok(())
 }
 
-/// Every observer of every file.
+/// Every observer of every file. All mistakes are told at once.
 fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
     let (mut manifests, mut files_of) = (Manifests::new(), BTreeMap::<Key, PathBuf>::new());
+    let mut wrong = Vec::new();
     for file in files.iter().map(|path| listed(path)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
         let shown = file.display();
-        let wrong = |why: &dyn std::fmt::Display| Failure::Usage(format!("{shown}: {why}"));
-        let documents: Vec<Value> =
-            serde_saphyr::from_multiple(&text(&file)?).map_err(|error| wrong(&yaml_error(&error)))?;
+        let documents: Vec<Value> = match serde_saphyr::from_multiple(&text(&file)?) {
+            Ok(documents) => documents,
+            Err(error) => {
+                wrong.push(format!("{shown}: {}", yaml_error(&error)));
+                continue;
+            }
+        };
         let observers = documents.into_iter().flat_map(|document| match document {
             Value::Array(items) => items,
             other => vec![other],
         });
         for (number, observer) in (1..).zip(observers) {
-            let Value::Object(mut manifest) = observer else {
-                return Err(wrong(&"an observer is a mapping with at least `name` and `kind`").into());
-            };
-            without_state(&mut manifest);
-            let name = match manifest.get("name") {
-                Some(Value::String(name)) => name.clone(),
-                None | Some(Value::Null) => {
-                    return Err(wrong(&format!("observer {number} in this file has no `name`")).into());
-                }
-                Some(other) => {
-                    let why = format!(
-                        "the `name` of observer {number} in this file is {other}, which is not a string: write it in quotes (YAML reads y, no and on as true or false)"
-                    );
-                    return Err(wrong(&why).into());
+            let (key, manifest) = match manifest(number, observer) {
+                Ok(read) => read,
+                Err(why) => {
+                    wrong.push(format!("{shown}: {why}"));
+                    continue;
                 }
             };
-            let namespace = manifest.get("namespace").and_then(Value::as_str).map(str::to_owned);
-            let key = Key { namespace, name };
             match files_of.insert(key.clone(), file.clone()) {
                 Some(other) if other == file => {
-                    return Err(wrong(&format!("observer {key} is defined twice")).into());
+                    wrong.push(format!("{shown}: observer {key} is defined twice"));
                 }
-                Some(other) => return Err(wrong(&format!("{} also defines {key}", other.display())).into()),
+                Some(other) => wrong.push(format!("{shown}: {} also defines {key}", other.display())),
                 None => manifests.push((key, file.clone(), manifest)),
             }
         }
     }
-    Ok(manifests)
+    if wrong.is_empty() {
+        return Ok(manifests);
+    }
+    let more = wrong.len().saturating_sub(MISTAKES_MAX);
+    wrong.truncate(MISTAKES_MAX);
+    if more > 0 {
+        wrong.push(format!("and {more} more mistakes"));
+    }
+    Err(Failure::Usage(wrong.join("\n")).into())
+}
+
+/// One observer of a file, which is the one with this number there.
+fn manifest(number: usize, observer: Value) -> Result<(Key, Map<String, Value>), String> {
+    let Value::Object(mut manifest) = observer else {
+        return Err(format!(
+            "observer {number} in this file is {}: an observer is a mapping with at least `name` and `kind`",
+            cut(&observer.to_string(), SHOWN)
+        ));
+    };
+    without_state(&mut manifest);
+    let name = match manifest.get("name") {
+        Some(Value::String(name)) => name.clone(),
+        None | Some(Value::Null) => return Err(format!("observer {number} in this file has no `name`")),
+        Some(other) => {
+            return Err(format!(
+                "the `name` of observer {number} in this file is {}, which is not a string: write it in quotes (YAML reads y, no and on as true or false)",
+                cut(&other.to_string(), SHOWN)
+            ));
+        }
+    };
+    let namespace = manifest.get("namespace").and_then(Value::as_str).map(str::to_owned);
+    Ok((Key { namespace, name }, manifest))
 }
 
 /// Removes what a manager adds to a definition, so that the output of `observer get -o yaml` can be applied.
@@ -385,6 +414,32 @@ mod tests {
         let told = read(&[file.path().to_owned()]).unwrap_err().to_string();
         assert!(told.contains("line 2 column 3") && told.lines().count() == 1, "{told}");
         assert_eq!(told.matches("mapping values").count(), 1, "{told}");
+    }
+
+    #[test]
+    fn all_mistakes_of_all_files_are_told_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let a = file("a.yaml", "- {name: a}\n- {kind: ticker}\n- {name: no}\n- ticker\n- {name: a}\n");
+        let b = file("b.yaml", "a: b\n c: d\n");
+        let told = read(&[a.clone(), b.clone()]).unwrap_err().to_string();
+        let lines: Vec<&str> = told.lines().collect();
+        let (a, b) = (a.display(), b.display());
+        assert_eq!(lines[0], format!("{a}: observer 2 in this file has no `name`"));
+        assert!(
+            lines[1].starts_with(&format!("{a}: the `name` of observer 3 in this file is false")),
+            "{told}"
+        );
+        assert!(lines[2].starts_with(&format!("{a}: observer 4 in this file is \"ticker\":")), "{told}");
+        assert_eq!(lines[3], format!("{a}: observer a is defined twice"));
+        assert!(lines[4].starts_with(&format!("{b}: ")) && lines.len() == 5, "{told}");
+        let many = file("many.yaml", &"- {kind: ticker}\n".repeat(30));
+        let told = read(&[many]).unwrap_err().to_string();
+        assert_eq!((told.lines().count(), told.lines().last()), (21, Some("and 10 more mistakes")));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod allocator;
 mod block;
+mod turn;
 
 pub use allocator::Blocks;
 pub use block::{BlockEffect, BlockId, ChannelId};

@@ -20,9 +20,6 @@ use std::time::Duration;
 /// How long a new service waits for the welcome of the managers. The wait is short because no failover may depend on a
 /// manager.
 const WELCOME_WITHIN: Duration = Duration::from_secs(1);
-/// How long the queue serves a service first that returns after it unregistered: in a rolling deploy, observers go to
-/// the services that have restarted already.
-const RETURNS_FIRST: Duration = Duration::from_secs(60);
 /// The most observers that wait to be handed over until no more messages arrive.
 const HAND_OVERS_MAX: usize = 10_000;
 /// The shortest and the longest rest after a handover.
@@ -366,13 +363,10 @@ impl<R: Copy + Debug> Machine<R> {
         if welcome.service != self.id {
             return;
         }
-        let in_time = std::mem::replace(&mut self.start, Start::Over) != Start::Over;
+        self.start = Start::Over;
         // A late welcome is still the only message that carries the directives of the predecessor to a new incarnation.
         if let Some(directives) = welcome.directives {
             self.follow(directives, effects);
-        }
-        if welcome.returning && in_time {
-            self.blocks.prefer(now.mono + RETURNS_FIRST);
         }
     }
 

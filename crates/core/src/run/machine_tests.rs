@@ -41,7 +41,7 @@ fn told(effect: &Effect<u32>) -> String {
         Effect::Lost { id, .. } => format!("lost {}", id.0.as_u128()),
         Effect::Block(BlockEffect::Open { prefetch, priority, .. }) => {
             let mut text = format!("open {prefetch}");
-            if *priority != 0 {
+            if *priority < 0 {
                 write!(text, " at priority {priority}").unwrap();
             }
             text
@@ -154,17 +154,9 @@ fn a_late_welcome_still_brings_the_directives_of_the_predecessor() {
     let mut script = Script::new(1);
     script.on(Input::Registered, &[]).after(1000).on(Input::Wake, &["open 1", "ready"]);
     let cordoned = ServiceDirectives { revision: 1, cordoned: true, ..ServiceDirectives::default() };
-    let late = Welcome { directives: Some(cordoned), returning: true, ..welcome() };
+    let late = Welcome { directives: Some(cordoned), ..welcome() };
     script.on(Input::Command(Command::Welcome(Box::new(late))), &["directed to 1 slots", "cancel a block"]);
     assert_eq!(script.machine.intent(), Intent::Cordoned);
-}
-
-#[test]
-fn a_returning_service_is_served_first() {
-    let mut script = Script::new(1);
-    let returning = Welcome { returning: true, ..welcome() };
-    script.on(Input::Registered, &[]);
-    script.on(Input::Command(Command::Welcome(Box::new(returning))), &["open 1 at priority 1", "ready"]);
 }
 
 #[test]

@@ -239,13 +239,12 @@ fn a_refused_message_passes_all_consumers_then_waits_longer_each_round() {
     };
     let back = &["report Refused 1.0", "requeue 7"];
     let mut script = Script::new();
-    // This service has two consumers: the message passes both, then waits before the next round.
+    // This service has two consumers: the message passes both, then waits before the next round. While it waits here, and
+    // a while longer, the queue serves other services first: one of them may run it.
     for pause in [0, 0].into_iter().chain([1000, 0].repeat(8)).chain([2000, 0, 4000]) {
         let at = u64::try_from(script.now.mono.as_millis()).unwrap() + pause;
-        // While it waits here, and a while longer, the queue serves other services first: one of them may run it.
         let steps_back = format!("step back until {} s", Duration::from_millis(at).as_secs() + 2);
-        let taken = [steps_back.as_str(), "report Held 1.0"];
-        script.on(foreign(), &taken[usize::from(pause == 0)..]);
+        script.on(foreign(), &[&steps_back, "report Held 1.0"]);
         if pause > 0 {
             script.at(at - 1).on(Input::Wake, &[]);
         }
@@ -253,7 +252,8 @@ fn a_refused_message_passes_all_consumers_then_waits_longer_each_round() {
     }
     // Long after, because it has run elsewhere, a refusal counts as the first again.
     let at = u64::try_from(script.now.mono.as_millis()).unwrap() + 121_000;
-    script.at(at).on(foreign(), &["report Held 1.0"]).on(Input::Wake, back);
+    let steps_back = format!("step back until {} s", at / 1000 + 2);
+    script.at(at).on(foreign(), &[&steps_back, "report Held 1.0"]).on(Input::Wake, back);
     script.on(revocation(Epoch::after_generation(1)), &[]).on(foreign(), &["settle Stopped 1.0"]);
 }
 

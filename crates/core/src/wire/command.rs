@@ -54,9 +54,6 @@ pub struct Welcome {
     /// The directives that an operator set for its name, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directives: Option<ServiceDirectives>,
-    /// Its predecessor unregistered recently: the queue serves this service first for a while.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub returning: bool,
     /// The time by the database's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Timestamp>,
@@ -66,14 +63,7 @@ impl Welcome {
     /// Only revocations.
     #[must_use]
     pub fn new(service: ServiceId, revocations: Vec<Revocation>) -> Self {
-        Self {
-            service,
-            revocations,
-            crash_looping: Vec::new(),
-            directives: None,
-            returning: false,
-            time: None,
-        }
+        Self { service, revocations, crash_looping: Vec::new(), directives: None, time: None }
     }
 }
 

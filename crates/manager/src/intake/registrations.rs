@@ -12,7 +12,7 @@ use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ServiceId};
 use everwatch_core::record::events::EventKind;
 use everwatch_core::record::row::Row;
-use everwatch_core::record::service::{self, ServiceRow};
+use everwatch_core::record::service::ServiceRow;
 use everwatch_core::wire::command::{Revocation, Welcome};
 use everwatch_core::wire::report::Registration;
 use everwatch_store::{Found, StoreError};
@@ -23,8 +23,6 @@ use tracing::{debug, info, warn};
 
 /// A new service may have missed the commands of this long.
 const WELCOME_WINDOW: Duration = Duration::from_secs(600);
-/// A service whose predecessor unregistered within this time returns after a restart.
-const RETURNS_WITHIN: Duration = Duration::from_secs(300);
 /// The most revocations in a welcome.
 const WELCOME_MAX: usize = 10_000;
 
@@ -142,30 +140,17 @@ fn goodbye(service: ServiceId) -> String {
     format!("gone/{service}")
 }
 
-/// Whether the new service is the successor of this one, which has its name and unregistered.
-fn returned(row: &ServiceRow, new_service: ServiceId, registration: &Registration) -> bool {
-    row.id != new_service
-        && row.registration.pool == registration.pool
-        && row.end.is_some_and(|end| end.how == service::Ended::Gone)
-}
-
 /// Sends new services the commands from before they listened.
 pub(crate) async fn welcome(manager: &Arc<Manager>, new_services: &[NewService]) {
     let now = manager.records.clock.now();
-    let names: Vec<Name> = new_services.iter().map(|it| it.registration.name.clone()).collect();
     let stored = async {
         let store = &manager.records.store;
         let rows = store.commanded_since(now.minus(WELCOME_WINDOW), WELCOME_MAX).await?;
         let book = orders::book(&manager.records).await?;
-        let namesakes = store.namesakes(&names, now.minus(RETURNS_WITHIN)).await?;
-        Ok::<_, StoreError>((rows, quarantine::suspects(manager).await?, book, namesakes))
+        Ok::<_, StoreError>((rows, quarantine::suspects(manager).await?, book))
     };
     match stored.await {
-        Ok((rows, suspects, book, namesakes)) => {
-            let mut by_name: BTreeMap<&Name, Vec<&ServiceRow>> = BTreeMap::new();
-            for row in &namesakes {
-                by_name.entry(&row.registration.name).or_default().push(row);
-            }
+        Ok((rows, suspects, book)) => {
             for NewService { service, registration, .. } in new_services {
                 let known = &manager.records.events.known;
                 let of_pool = |row: &&Row| possible_holders(row, known).include(&registration.pool);
@@ -174,8 +159,6 @@ pub(crate) async fn welcome(manager: &Arc<Manager>, new_services: &[NewService])
                 welcome.time = Some(manager.records.clock.now());
                 welcome.crash_looping.clone_from(&suspects);
                 welcome.directives = book.get(registration.name.as_str()).map(Orders::directives);
-                let mut earlier = by_name.get(&registration.name).into_iter().flatten();
-                welcome.returning = earlier.any(|row| returned(row, *service, registration));
                 commands::welcome_later(manager, &registration.pool, &revocations, welcome);
             }
         }

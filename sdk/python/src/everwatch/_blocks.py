@@ -24,8 +24,9 @@ _GATHER = 1.0
 _GIVES_AFTER = 0.3
 # For this long after a handover, the service takes nothing as a last resort: the receivers may still open their slots.
 _LETS_OTHERS_TAKE = 0.5
-# The priority of slots beyond the share of a rebalance, and of a service that steps back.
-_SPARE, _LAST = -2, -3
+# The priority of a service that may be unhealthy, of slots beyond the share of a rebalance, and of a service that steps
+# back. Usual blocks have the levels 1 to 8.
+_DEFERRED, _SPARE, _LAST = -1, -2, -3
 
 
 def share(capacity: int) -> int:
@@ -37,6 +38,14 @@ def block_sizes(capacity: int) -> list[int]:
     """The prefetch of each block; their sum is the capacity, in messages."""
     size = share(capacity)
     return [min(size, capacity - start) for start in range(0, capacity, size)]
+
+
+def level(used: int, capacity: int) -> int:
+    """The level of the next free slot: 8 while less than an eighth of the capacity is in use, 1 from seven eighths on.
+
+    New messages therefore go to the service that uses the smallest part of its capacity, to within one block.
+    """
+    return _SHARES - min(used * _SHARES // max(capacity, 1), _SHARES - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,11 @@ class _Block:
         """Whether all decisions count it with its size, however many of its slots are in use."""
         return self.state is _State.OPEN and not self.spare and self.held <= self.size
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether the broker serves it by the part of the capacity that is in use."""
+        return self.state is _State.OPEN and self.priority > 0 and not self.spare
+
 
 @dataclass(slots=True)
 class Blocks:
@@ -131,8 +145,12 @@ class Blocks:
     _within_share: bool = True
     _gives_from: float = 0.0
     _spare_from: float = 0.0
-    _prior: tuple[int, float] = (0, 0.0)
+    _deferred_until: float = 0.0
     _steps_back_until: float = 0.0
+    # Slots became free in open blocks, whose levels may be too high since.
+    _levels_may_differ: bool = False
+    # When the levels were compared last.
+    _levelled_at: float = 0.0
     # Whether the whole capacity was claimed since its last change.
     _full: bool = False
     _opened_at: float | None = None
@@ -181,13 +199,9 @@ class Blocks:
         """The observers beyond the share were told to stop."""
         self._within_share, self._spare_from, self._idle_until = True, now + _LETS_OTHERS_TAKE, None
 
-    def prefer(self, until: float) -> None:
-        """Until ``until``, the queue serves this service before others."""
-        self._prior, self._idle_until = (1, until), None
-
     def defer(self, until: float) -> None:
         """Until ``until``, this service takes only what no other service has room for."""
-        self._prior, self._idle_until = (-1, until), None
+        self._deferred_until, self._idle_until = until, None
 
     def step_back(self, until: float) -> None:
         """Until ``until``, the queue serves every other service first."""
@@ -207,8 +221,10 @@ class Blocks:
         """A message of this weight was settled or given back."""
         block = self._blocks.get(number)
         if block is not None:
-            if not (self._within_share and block.claims_its_size):
+            may_differ = block.is_usual and not self._levels_may_differ
+            if may_differ or not (self._within_share and block.claims_its_size):
                 self._idle_until = None
+            self._levels_may_differ |= may_differ
             block.held = max(block.held - 1, 0)
             block.held_weight = max(block.held_weight - min(weight, self.weight_max), 0)
 
@@ -271,6 +287,7 @@ class Blocks:
             self._open_one(with_spare if spare else room, now, effects, spare=spare)
         if self._room(now) < self.weight_max:
             self._full = self._full or self._goal(now) == self.capacity
+        self._cancel_what_is_served_too_early(now, effects)
         return effects
 
     def _decide_single(self, now: float, effects: list[BlockEffect]) -> None:
@@ -285,10 +302,12 @@ class Blocks:
         self._full = goal > 0 and bool(self._blocks)
 
     def _soonest(self, now: float) -> float | None:
-        prior = any(block.priority != 0 for block in self._open())
+        unusual = any(block.priority <= 0 for block in self._open())
         times = [self._rests_until, self._limit[1], self._gives_from, self._spare_from]
-        if prior:
-            times += [self._prior[1], self._steps_back_until]
+        if unusual:
+            times += [self._deferred_until, self._steps_back_until]
+        if self._levels_may_differ:
+            times.append(self._levelled_at + _GATHER)
         if self._room(now) + self._spare_room(now) >= self.weight_max:
             times.append(self._may_open_at(now))
         return min((at for at in times if at > now), default=None)
@@ -333,23 +352,37 @@ class Blocks:
             return 0
         return max(max(self.capacity - self._claimed(), 0) - self._room(now), 0)
 
-    def _priority(self, now: float, *, spare: bool) -> int:
-        if self.single:
-            # RabbitMQ 4.0 serves nobody while a consumer of a higher priority waits for the active one to hold nothing.
-            return 0
+    def _unusual_priority(self, now: float, *, spare: bool) -> int | None:
+        """The priority of blocks that are served after all usual ones, if these are."""
         if now < self._steps_back_until:
             return _LAST
         if spare:
             return _SPARE
-        priority, until = self._prior
-        return priority if now < until else 0
+        return _DEFERRED if now < self._deferred_until else None
+
+    def _priority(self, now: float, *, spare: bool) -> int:
+        if self.single:
+            # RabbitMQ 4.0 serves nobody while a consumer of a higher priority waits for the active one to hold nothing.
+            return 0
+        unusual = self._unusual_priority(now, spare=spare)
+        return self._next_level() if unusual is None else unusual
+
+    def _next_level(self) -> int:
+        """The level of the next block: the first one at which the open blocks leave a gap above what is in use."""
+        used = self.held
+        for block in sorted((it for it in self._open() if it.is_usual), key=lambda it: -it.priority):
+            if level(used, self.capacity) > block.priority:
+                break
+            used += block.free
+        return level(used, self.capacity)
 
     def _may_open_at(self, now: float) -> float:
         few = self._full and self._room(now) // self.weight_max < share(self._messages())
         return 0.0 if self._opened_at is None else self._opened_at + (_GATHER if few else _RAMP)
 
     def _fits(self, block: _Block, now: float) -> bool:
-        return block.priority == self._priority(now, spare=block.spare)
+        unusual = self._unusual_priority(now, spare=block.spare)
+        return block.is_usual if unusual is None else block.priority == unusual
 
     def _cancel_what_is_too_much(self, now: float, effects: list[BlockEffect]) -> None:
         goal = self._goal(now)
@@ -358,7 +391,7 @@ class Blocks:
         numbers = {number: it for number, it in self._blocks.items() if it.state is _State.OPEN}
         spare = [it for it in numbers.values() if it.spare and not (keeps_spare and self._fits(it, now))]
         shared = [(number, it) for number, it in numbers.items() if not it.spare]
-        # Blocks with a wrong priority first, then those that free the most slots.
+        # Blocks whose turn has changed first, then those that free the most slots.
         shared.sort(key=lambda entry: (self._fits(entry[1], now), -entry[1].free, entry[0]))
         for block in spare:
             self._cancel(block, effects)
@@ -386,6 +419,23 @@ class Blocks:
         if room >= self.weight_max:
             for block in wasteful:
                 self._cancel(block, effects)
+
+    def _cancel_what_is_served_too_early(self, now: float, effects: list[BlockEffect]) -> None:
+        """Cancels a block with free slots if the broker serves it more than a level before its turn.
+
+        It is opened again at the level of what is in use: one block a second, and only if such blocks have as many free
+        slots as a full block.
+        """
+        if not self._levels_may_differ or not self._full or now < self._levelled_at + _GATHER:
+            return
+        self._levelled_at = now
+        latest = level(self.held, self.capacity) + 1
+        early = [it for it in self._open() if it.is_usual and it.held < it.size and it.priority > latest]
+        enough = share(self._messages()) * self.weight_max
+        self._levels_may_differ = bool(early) and sum(it.free for it in early) >= enough
+        if self._levels_may_differ:
+            self._full = False
+            self._cancel(max(early, key=lambda it: it.priority), effects)
 
     def _cancel(self, block: _Block, effects: list[BlockEffect]) -> None:
         block.state = _State.ENDING

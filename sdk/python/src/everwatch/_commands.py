@@ -46,7 +46,6 @@ class Welcome:
     revocations: list[tuple[UUID, int]]
     crash_looping: list[UUID] = field(default_factory=list)
     directives: Directives | None = None
-    returning: bool = False
     time: int | None = None
 
 
@@ -182,7 +181,6 @@ def _welcome(value: Json) -> Welcome:
         revocations=_revocations(value["revocations"]),
         crash_looping=_ids(value.get("crash_looping", [])),
         directives=None if directives is None else _directives(directives),
-        returning=_flag(value.get("returning", False)),
         time=None if time is None else read_time(time),
     )
 

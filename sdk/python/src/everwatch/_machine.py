@@ -17,8 +17,6 @@ from everwatch._wire import RunReport, Work, WorkHeader
 
 # How long a new service waits for its welcome. The wait is short because no failover may depend on a manager.
 _WELCOME_WITHIN = 1.0
-# How long the queue serves a service first that returns after it unregistered.
-_RETURNS_FIRST = 60.0
 # The most observers that wait to be handed over until no more messages arrive.
 _HAND_OVERS_MAX = 10_000
 # The shortest and the longest rest after a handover.
@@ -226,13 +224,10 @@ class Machine:
         effects += self._freeing(self.slots.on_revocations(welcome.revocations, now))
         if welcome.service != self.id:
             return
-        in_time = self._start is not _Phase.OVER
         self._start = _Phase.OVER
         # A late welcome is still the only message that carries the directives of the predecessor.
         if welcome.directives is not None:
             self._follow_directives(welcome.directives, effects)
-        if welcome.returning and in_time:
-            self.blocks.prefer(now.mono + _RETURNS_FIRST)
 
     def _follow_directives(self, directives: commands.Directives, effects: list[MachineEffect]) -> None:
         if directives.revision <= self.directives.revision:

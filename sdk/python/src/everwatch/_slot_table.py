@@ -148,8 +148,7 @@ class SlotTable:
         why = self._why_refused(read)
         pause = self._refusals.pause(read.id, now.mono)
         until = now.mono + pause
-        if pause > 0:
-            effects.append(StepBack(until + _STEPS_BACK))
+        effects.append(StepBack(until + _STEPS_BACK))
         effects.append(Report(RunReport(read.id, arrival.epoch, wire.held(why, refuses=True))))
         work = read if isinstance(read, Work) else None
         slot = Slot(arrival.receipt, arrival.epoch, work, Refusing(until, why), apart_until)

@@ -4,7 +4,10 @@
 //! All quantities are slots, except where a name or comment says messages: the prefetch of the broker counts messages,
 //! and each message that it delivers may have the greatest weight.
 
+mod levels;
+
 use super::block::{Block, BlockEffect, BlockId, ChannelId, State};
+use super::turn::Turn;
 use super::{BLOCK_MAX, share};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,16 +26,6 @@ const GIVES_AFTER: Duration = Duration::from_millis(300);
 /// last resort. The intended receivers may still be opening their slots; until then, the queue would return the
 /// observers to this service.
 const LETS_OTHERS_TAKE: Duration = Duration::from_millis(500);
-
-/// While a rebalance limits a service to its share, the queue gives it more only where no other service has room: its
-/// other slots are consumed with a priority below every other one.
-///
-/// The obvious limit takes nothing beyond the share. But if a service dies or is drained in those seconds, its
-/// observers find every other service at its share, and they wait while slots are free.
-const SPARE: i32 = -2;
-
-/// While a service steps back, the queue serves it after every other service, including their last-resort blocks.
-const LAST: i32 = -3;
 
 /// All blocks of one session.
 #[derive(Debug)]
@@ -57,10 +50,14 @@ pub struct Blocks {
     gives_from: Duration,
     /// Takes nothing as a last resort before that time.
     spare_from: Duration,
-    /// Opens blocks with this priority until that time.
-    prior: (i32, Duration),
-    /// Opens blocks with the lowest priority until that time.
+    /// Is served after usual blocks until that time.
+    deferred_until: Duration,
+    /// Is served after all other services until that time.
     steps_back_until: Duration,
+    /// Slots became free in open blocks, whose levels may be too high since.
+    levels_may_differ: bool,
+    /// When the levels were compared last.
+    levelled_at: Duration,
     /// Whether the whole capacity was claimed since its last change.
     full: bool,
     opened_at: Option<Duration>,
@@ -84,8 +81,10 @@ impl Blocks {
             within_share: true,
             gives_from: Duration::ZERO,
             spare_from: Duration::ZERO,
-            prior: (0, Duration::ZERO),
+            deferred_until: Duration::ZERO,
             steps_back_until: Duration::ZERO,
+            levels_may_differ: false,
+            levelled_at: Duration::ZERO,
             full: false,
             opened_at: None,
             idle_until: None,
@@ -161,13 +160,9 @@ impl Blocks {
     pub fn surplus_requested(&mut self, now: Duration) {
         (self.within_share, self.spare_from, self.idle_until) = (true, now + LETS_OTHERS_TAKE, None);
     }
-    /// Until `until`, the queue serves this service before others.
-    pub fn prefer(&mut self, until: Duration) {
-        (self.prior, self.idle_until) = ((1, until), None);
-    }
     /// Until `until`, this service takes only what no other service has room for.
     pub fn defer(&mut self, until: Duration) {
-        (self.prior, self.idle_until) = ((-1, until), None);
+        (self.deferred_until, self.idle_until) = (until, None);
     }
     /// Until `until`, the queue serves every other service first.
     pub fn step_back(&mut self, until: Duration) {
@@ -190,9 +185,11 @@ impl Blocks {
     pub fn freed(&mut self, block: BlockId, weight: u16) {
         let weight = u32::from(weight).min(self.weight_max);
         if let Some(block) = self.blocks.get_mut(&block) {
-            if !(self.within_share && block.claims_its_size()) {
+            let may_differ = block.is_usual() && !self.levels_may_differ;
+            if !(self.within_share && block.claims_its_size()) || may_differ {
                 self.idle_until = None;
             }
+            self.levels_may_differ |= may_differ;
             block.held = block.held.saturating_sub(1);
             block.held_weight = block.held_weight.saturating_sub(weight);
         }
@@ -233,15 +230,16 @@ impl Blocks {
     }
 
     fn soonest(&self, now: Duration) -> Option<Duration> {
-        let prior = self.open().any(|(_, block)| block.priority != 0);
+        let unusual = self.open().any(|(_, block)| block.turn != Turn::Usual);
         let opens = (self.room(now) + self.spare_room(now) >= self.weight_max).then(|| self.may_open_at(now));
         let times = [
             Some(self.rests_until),
             Some(self.limit.1),
             Some(self.gives_from),
             Some(self.spare_from),
-            prior.then_some(self.prior.1),
-            prior.then_some(self.steps_back_until),
+            unusual.then_some(self.deferred_until),
+            unusual.then_some(self.steps_back_until),
+            self.levels_may_differ.then_some(self.levelled_at + GATHER),
             opens,
         ];
         times.into_iter().flatten().filter(|at| *at > now).min()
@@ -285,6 +283,7 @@ impl Blocks {
         if self.room(now) < self.weight_max {
             self.full = self.full || self.goal(now) == self.capacity;
         }
+        self.cancel_what_is_served_too_early(now, &mut effects);
         effects
     }
 
@@ -345,19 +344,6 @@ impl Blocks {
     fn open(&self) -> impl Iterator<Item = (BlockId, &Block)> {
         self.blocks.iter().filter(|(_, block)| block.state == State::Open).map(|(id, block)| (*id, block))
     }
-    fn priority(&self, spare: bool, now: Duration) -> i32 {
-        let (priority, until) = self.prior;
-        if self.single {
-            // With different priorities, RabbitMQ 4.0 and later would deliver nothing: see `QueueKind::SingleActive`.
-            return 0;
-        }
-        match (now < self.steps_back_until, spare, now < until) {
-            (true, ..) => LAST,
-            (false, true, _) => SPARE,
-            (false, false, true) => priority,
-            (false, false, false) => 0,
-        }
-    }
     fn may_open_at(&self, now: Duration) -> Duration {
         let is_little = self.room(now) / self.weight_max < share(self.messages());
         let pause = if self.full && is_little { GATHER } else { RAMP };
@@ -366,7 +352,7 @@ impl Blocks {
 
     fn cancel_what_is_too_much(&mut self, now: Duration, effects: &mut Vec<BlockEffect>) {
         let goal = self.goal(now);
-        let fits_now = |block: &Block| block.priority == self.priority(block.spare, now);
+        let fits_now = |block: &Block| block.turn == self.turn(block.spare, now);
         let claims =
             |block: &Block| if block.state == State::Open { block.claims() } else { block.held_weight };
         let fits = self.blocks.values().map(claims).sum::<u32>() <= self.capacity;
@@ -378,7 +364,7 @@ impl Blocks {
         for id in spare {
             self.cancel(id, effects);
         }
-        // Blocks with a wrong priority first, then those that free the most slots.
+        // Blocks whose turn has changed first, then those that free the most slots.
         open.sort_by_key(|(fits, free, id)| (*fits, std::cmp::Reverse(*free), *id));
         // A block that is being cancelled counts with the messages that it holds: counting its full size would cancel
         // one block after another.
@@ -441,9 +427,12 @@ impl Blocks {
         let channel = self.channel_for(size);
         self.last += 1;
         let block = BlockId(self.last);
-        let priority = self.priority(spare, now);
+        let turn = self.turn(spare, now);
+        // With different priorities, RabbitMQ 4.0 and later would deliver nothing: see `QueueKind::SingleActive`.
+        let priority = if self.single { 0 } else { turn.priority(self.next_level()) };
         let (most_weight, state) = (size * self.weight_max, State::Open);
-        let opened = Block { channel, size, held: 0, held_weight: 0, most_weight, priority, spare, state };
+        let opened =
+            Block { channel, size, held: 0, held_weight: 0, most_weight, turn, priority, spare, state };
         self.blocks.insert(block, opened);
         self.channels.insert(channel);
         self.opened_at = Some(now);

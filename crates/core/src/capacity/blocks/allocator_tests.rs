@@ -45,7 +45,7 @@ impl World {
         for effect in self.blocks.decide(self.now) {
             match effect {
                 BlockEffect::Open { block, channel, prefetch, priority } => {
-                    if priority == SPARE {
+                    if priority == Turn::LastResort.priority(0) {
                         self.last_resort.insert(block);
                     }
                     let taken = self.consumers.values().any(|(on, .., over)| *on == channel && !over);
@@ -180,7 +180,7 @@ fn a_pausing_service_takes_back_only_what_no_other_takes() {
     let then = world.blocks.next_deadline(world.now).unwrap();
     assert_eq!(then, world.now + LETS_OTHERS_TAKE);
     let taking = world.blocks.decide(then);
-    assert!(matches!(taking[..], [BlockEffect::Open { prefetch: 1, priority: LAST, .. }]), "{taking:?}");
+    assert!(matches!(taking[..], [BlockEffect::Open { prefetch: 1, priority: -3, .. }]), "{taking:?}");
 }
 
 #[test]
@@ -316,17 +316,6 @@ fn a_smaller_capacity_also_limits_last_resort_blocks() {
 }
 
 #[test]
-fn a_returning_service_comes_first_for_a_while() {
-    let mut world = World::new(4);
-    world.blocks.prefer(Duration::from_secs(60));
-    let first = world.blocks.decide(world.now);
-    assert!(matches!(first[..], [BlockEffect::Open { priority: 1, .. }]), "{first:?}");
-    world.now = Duration::from_secs(60);
-    let then = world.blocks.decide(world.now);
-    assert!(then.contains(&BlockEffect::Cancel { channel: ChannelId(1) }), "{then:?}");
-}
-
-#[test]
 fn a_possibly_unhealthy_service_is_served_last_for_a_while() {
     let mut world = World::new(1);
     world.blocks.defer(Duration::from_secs(60));
@@ -337,7 +326,7 @@ fn a_possibly_unhealthy_service_is_served_last_for_a_while() {
     assert_eq!(world.blocks.decide(world.now), [BlockEffect::Cancel { channel: ChannelId(1) }]);
     world.blocks.ended(BlockId(2));
     let then = world.blocks.decide(world.now);
-    assert!(matches!(then[..], [BlockEffect::Open { priority: 0, .. }]), "{then:?}");
+    assert!(matches!(then[..], [BlockEffect::Open { priority: 8, .. }]), "{then:?}");
 }
 
 #[test]
@@ -376,7 +365,7 @@ fn a_pausing_service_at_its_share_takes_back_what_no_other_takes() {
         world.now += RAMP;
     }
     let slots = |effect: &BlockEffect| match effect {
-        BlockEffect::Open { prefetch, priority: LAST, .. } => u32::from(*prefetch),
+        BlockEffect::Open { prefetch, priority: -3, .. } => u32::from(*prefetch),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.held() + opened.iter().map(slots).sum::<u32>(), 8);

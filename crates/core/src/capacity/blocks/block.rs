@@ -1,6 +1,8 @@
 //! One block: its prefetch, what it holds, and the slots that the broker may come to fill through it; and the steps that
 //! open and cancel blocks.
 
+use super::turn::Turn;
+
 /// One consumer, within one session. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
@@ -40,6 +42,7 @@ pub(super) struct Block {
     pub(super) held_weight: u32,
     /// The slots that its messages use at most: each has the greatest weight.
     pub(super) most_weight: u32,
+    pub(super) turn: Turn,
     pub(super) priority: i32,
     /// A last-resort block: beyond the share of a rebalance, it takes what no other service has room for.
     pub(super) spare: bool,
@@ -60,6 +63,10 @@ impl Block {
     /// The claimed slots that its messages do not use.
     pub(super) fn free(&self) -> u32 {
         self.most_weight.saturating_sub(self.held_weight)
+    }
+    /// Whether the broker serves it by the part of the capacity that is in use.
+    pub(super) fn is_usual(&self) -> bool {
+        self.state == State::Open && self.turn == Turn::Usual && !self.spare
     }
     /// The claimed slots that no message will use while the block stays open and keeps its messages.
     pub(super) fn wastes(&self) -> u32 {

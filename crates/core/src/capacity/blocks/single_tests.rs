@@ -87,7 +87,7 @@ fn shares_priorities_and_rests_mean_nothing_in_a_single_pool() {
     let mut blocks = serving(10);
     let until = AT + Duration::from_secs(60);
     blocks.limit(1, AT, until);
-    blocks.prefer(until);
+    blocks.defer(until);
     blocks.rest(AT, until);
     blocks.step_back(until);
     for millis in [0, 300, 500, 1000, 61_000] {

@@ -57,9 +57,7 @@ impl<R: Copy + std::fmt::Debug> Slots<R> {
             Err((work, why)) => {
                 let pause = self.refusal_pause(id, now);
                 let until = now.mono + pause;
-                if !pause.is_zero() {
-                    effects.push(Effect::StepBack { until: until + STEPS_BACK });
-                }
+                effects.push(Effect::StepBack { until: until + STEPS_BACK });
                 effects.push(Effect::Report(taken(&why, true)));
                 return put(self, work, Phase::Refusing { until, why });
             }

@@ -179,8 +179,10 @@ mod tests {
         assert_eq!(work.v, 2, "an older service gives it back");
         let read = Work::read(&serde_json::to_vec(&work).unwrap()).unwrap();
         let effects = slots.step(Input::Delivered { receipt: 6, read, acquisitions: 0 }, at(9));
-        let [Effect::Report(RunReport { event: RunEvent::Held { reason, refuses: true }, .. })] =
-            &effects[..]
+        let [
+            Effect::StepBack { .. },
+            Effect::Report(RunReport { event: RunEvent::Held { reason, refuses: true }, .. }),
+        ] = &effects[..]
         else {
             panic!("{effects:?}")
         };

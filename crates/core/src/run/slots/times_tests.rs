@@ -155,10 +155,10 @@ fn what_does_not_run_finishes_without_a_start() {
         .on(Input::Wake, &["settle Finished 1.1"]);
     // No service of its pool can run it.
     Script::new()
-        .on(finite(0, &json!({"kind": "other"})), &["report Held 1.0"])
+        .on(finite(0, &json!({"kind": "other"})), &["step back until 2 s", "report Held 1.0"])
         .at(0)
         .on(Input::Wake, &["report Refused 1.0", "requeue 7"])
-        .on(finite(1, &json!({"kind": "other"})), &["report Held 1.1"])
+        .on(finite(1, &json!({"kind": "other"})), &["step back until 2 s", "report Held 1.1"])
         .on(Input::Wake, &["report Refused 1.1", "requeue 7"])
         .at(59_800)
         .on(finite(2, &json!({"kind": "other"})), &["step back until 62.8 s", "report Held 1.2"])
