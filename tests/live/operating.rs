@@ -304,6 +304,26 @@ async fn a_move_goes_to_another_service_within_a_blink() {
     beacons::judge("move", &folder, |_| 0);
 }
 
+/// Each request is checked before the reports show the observers of the former ones.
+#[tokio::test]
+async fn moves_to_a_service_use_its_room_before_they_arrive() {
+    let mut cluster = Cluster::new("moves-to").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let folder = observers(&cluster, 4).await;
+    for (name, capacity) in [("b", 2), ("c", 50)] {
+        cluster.service(name, capacity).await;
+    }
+    let (code, said) = cluster.command(&["observer", "move", "o0", "o1", "o2", "o3", "--to", "b"]);
+    assert_eq!(said.matches("moves to service b").count(), 2, "{said}");
+    assert_eq!(said.matches("service b has no room: it uses").count(), 2, "{said}");
+    assert_eq!(code, Some(4), "{said}");
+    until_held(&cluster, |held| held["b"] == 2 && held["a"] == 2).await;
+    until_all_run(&cluster, 4).await;
+    assert_eq!(held(&cluster).await["c"], 0, "none went elsewhere");
+    beacons::judge("moves to a service", &folder, |_| 0);
+}
+
 /// Other services have more room, and the broker would serve them as well.
 #[tokio::test]
 async fn a_move_to_a_service_goes_to_that_one() {

@@ -9,6 +9,8 @@ import { ordered } from "./definition.js";
 import { dryRuns, judgment, readablePart } from "./dry-run.js";
 import { h } from "./dom.js";
 import { MODES, poolNotice } from "./editor.js";
+import { example } from "./kinds.js";
+import { fields } from "./schema.js";
 import { may, readable } from "./session.js";
 import { empty, observerPath } from "./show.js";
 import { toYaml } from "./yaml.js";
@@ -16,6 +18,8 @@ import { toYaml } from "./yaml.js";
 /** Where the browser keeps the draft of this tab, so that a reload does not lose it. */
 const KEY = "new-observer";
 let draft = held() ?? CLEAN();
+/** The values that a clone began with: unchanged, they are no draft. */
+let begunWith = null;
 /** Whether the form shows values of an earlier visit. */
 let isKept = !isClean();
 /** The kind in the address. */
@@ -41,7 +45,7 @@ function held() {
 
 function isClean() {
   const { kind, wrong, sending, ...typed } = draft, { kind: _kind, wrong: _wrong, sending: _sending, ...clean } = CLEAN();
-  return JSON.stringify(typed) === JSON.stringify(clean);
+  return [JSON.stringify(clean), begunWith].includes(JSON.stringify(typed));
 }
 
 function keepDraft() {
@@ -68,6 +72,8 @@ async function fillFrom(from, kinds) {
   const { values, lost } = formOf(await startOf(from), kinds);
   if (lost.length || !isClean()) return location.replace(`#/create?as=yaml&from=${encodeURIComponent(from)}`);
   draft = { ...values, from };
+  const { kind: _kind, wrong: _wrong, sending: _sending, ...typed } = draft;
+  begunWith = JSON.stringify(typed);
   keepDraft();
 }
 
@@ -111,7 +117,7 @@ function invalid(context) {
   document.querySelector("[aria-invalid=true]")?.focus();
 }
 
-/** From the form to a text: the definition that the form makes. */
+/** From the form to a text: the definition that the form makes; if the form is empty, with the example of the kind. */
 function toText(mode, kind, params, context) {
   const { members, isWhole } = membersOf(kind);
   draft.wrong = {};
@@ -121,6 +127,7 @@ function toText(mode, kind, params, context) {
     const field = document.querySelector("[aria-invalid=true]"), label = field && document.querySelector(`label[for="${field.id}"]`)?.textContent;
     return toast(`Correct ${label ? `“${label}”` : "the form"} before you switch to ${MODES[mode]}: a mistake would be lost.`);
   }
+  if (kind && isClean()) definition.spec = example(kind, fields(kind.schema)).spec;
   startText(definition, mode, params);
   context.set({ as: mode });
 }

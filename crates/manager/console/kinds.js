@@ -33,7 +33,7 @@ const typeOf = ({ choices, shape }) => (choices ? choices.join(" | ") : shape);
 const SAMPLES = { text: "…", number: 1, boolean: true, list: ["…"], map: {}, json: {} };
 
 /** The example of the schema; otherwise one value for each required member. */
-function example(it, all) {
+export function example(it, all) {
   const given = it.schema?.examples?.[0] ?? it.schema?.example;
   const value = (field) => { const own = it.schema?.properties?.[field.name]; return own?.examples?.[0] ?? own?.example ?? field.fallback ?? field.choices?.[0] ?? SAMPLES[field.shape]; };
   return { name: `my-${it.name}`, kind: it.name, spec: given ?? Object.fromEntries((all ?? []).filter((field) => field.required).map((field) => [field.name, value(field)])) };

@@ -142,7 +142,7 @@ function draw(data, { params }, context) {
   return [
     h("header", { class: "hero" }, h("h1", {}, headline(data)), h("p", {}, capital(standing(data).join(" · ")))),
     ...warnings(data),
-    isDev() && services.some((it) => !it.is_deleted) ? h("p", { class: "fine", key: "dev" }, "Observers are tasks that never end; services run them. This is ", h("code", {}, "everwatch dev"), ": kill a ", h("a", { href: "#/services" }, "service"), ", and its observers continue on the others.") : null,
+    isDev() && services.some((it) => !it.is_deleted) ? h("p", { class: "fine", key: "dev" }, "Observers are tasks that never end; services run them. This is ", h("code", {}, "everwatch dev"), ": kill a ", h("a", { href: "#/services" }, "service"), ", and its observers continue on those that have free slots.") : null,
     total(stats) === 0
       ? empty("Create the first observer", "An observer is a task that never ends: a feed to poll, a device to watch, a process to keep alive. Services run observers; when a service dies, its observers continue on other services.",
         may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null)

@@ -113,6 +113,6 @@ export function problemsPanel({ items, total }, { pools, services, missing, find
   const others = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - others.length), count = others.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),
     all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no pool lacks slots or services, every service that was lost in the last 10 minutes is back, and no drain waits.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
-    open.length ? h("p", { class: "fine" }, h("a", { href: "#/doctor" }, "The doctor"), ` has ${open.length === 1 ? "a cure" : "cures"} for ${counted(open.length, "problem")}.`) : null,
+    open.length ? h("p", { class: "fine" }, h("a", { href: "#/doctor" }, "The doctor"), ` says what to do about ${counted(open.length, "problem")}.`) : null,
     all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, rows.length > others.length ? [h("a", { href: "#/pools" }, "Pools"), ", ", h("a", { href: "#/services" }, "services"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
 }

@@ -68,9 +68,17 @@ async function rebalance(context) {
   if (answer) await context.attempt(() => call("POST", "/v1/rebalance:apply", {}), `Moving ${counted(moves, "observer")}.`);
 }
 
+/** What becomes of its observers if the service dies. */
+function afterDeath(it, free) {
+  if (it.held === 0) return "It holds no observer.";
+  if (free === null) return "Its observers continue on other services, as far as these have free slots.";
+  if (free >= it.held) return `Its observers continue on the other services. ${room(it, free)} for the ${number(it.held)} in use here.`;
+  return `${room(it, free)}, but ${number(it.held)} ${it.held === 1 ? "is" : "are"} in use here: ${free === 0 ? "its observers run" : `observers that take ${counted(it.held - free, "slot")} run`} nowhere until ${it.name} is back.`;
+}
+
 /** Only `everwatch dev` can do it. */
 async function kill(it, context) {
-  const lines = [`Its process ends at once, as if its host had failed. ${it.held ? "Its observers continue on the other services." : "It holds no observer."} A new process starts a few seconds later.`];
+  const lines = ["Its process ends at once, as if its host had failed. A new process starts a few seconds later.", afterDeath(it, await freeBeside(it))];
   if (await confirm({ title: `Kill ${it.name}?`, lines, action: "Kill", danger: true })) await context.attempt(() => call("POST", `/dev/chaos/${encodeURIComponent(it.name)}/kill?id=${it.id}`), `${it.name} is killed.`);
 }
 
@@ -93,10 +101,10 @@ export function progress({ of, moved, waits }) {
     waits ? h("p", { class: "fine warn" }, `Waiting: ${waits}`) : null);
 }
 
-/** The observers whose code blocks a thread of the service. */
 /** That its observers stand still, although managers cannot tell yet. */
 export const frozen = () => h("p", { class: "fine warn", key: "frozen" }, "Frozen on purpose: its observers stand still, until the broker notices and they move.");
 
+/** The observers whose code blocks a thread of the service. */
 export function stalls({ stalled }) {
   return h("p", { class: "fine warn", key: "stalled" }, "Stalled by ",
     stalled.flatMap((it, at) => [at ? ", " : null, observerLink(it), ` for ${duration(it.stalled_ms)}`]));

@@ -76,6 +76,8 @@ pub(crate) struct Manager {
     pub(crate) wake: Notify,
     /// The services that the next pass of the reconciler asks the broker about.
     pub(crate) doubts: Mutex<Doubts>,
+    /// Held while a move to a service is checked and noted.
+    pub(crate) moves: tokio::sync::Mutex<()>,
 }
 
 impl Manager {
@@ -105,6 +107,7 @@ impl Manager {
             audit,
             wake: Notify::new(),
             doubts: Mutex::default(),
+            moves: tokio::sync::Mutex::default(),
             settings,
         };
         (Arc::new(manager), Inboxes { creates, saves, published, events, revocations, audit: audit_in })

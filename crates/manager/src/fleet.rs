@@ -3,6 +3,7 @@
 
 pub(crate) mod kind_check;
 pub(crate) mod limits;
+pub(crate) mod moves;
 pub(crate) mod orders;
 pub(crate) mod placement;
 pub(crate) mod pool_pause;

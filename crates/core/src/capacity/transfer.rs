@@ -41,10 +41,10 @@ pub enum Obstacle {
     #[error("service {name} is {}, so it takes no observers; {}", state.as_str(), cure(*state))]
     NotTaking { name: Name, state: ServiceState },
     #[error(
-        "service {name} has no room: it uses {held} of its {capacity} slots, and takes another observer while \
-         {weight_max} or more are free; choose another service, or raise its capacity"
+        "service {name} has no room: it uses {held} of its {capacity} slots{}, and takes another observer while \
+         {weight_max} or more are free; choose another service, or raise its capacity", on_the_way(*coming)
     )]
-    Full { name: Name, held: u32, capacity: u32, weight_max: u16 },
+    Full { name: Name, held: u32, coming: u32, capacity: u32, weight_max: u16 },
 }
 
 impl Obstacle {
@@ -53,6 +53,10 @@ impl Obstacle {
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::NotTaking { .. } | Self::Full { .. })
     }
+}
+
+fn on_the_way(coming: u32) -> String {
+    if coming == 0 { String::new() } else { format!(", observers that move to it will use {coming} more") }
 }
 
 fn cure(state: ServiceState) -> &'static str {
@@ -64,23 +68,31 @@ fn cure(state: ServiceState) -> &'static str {
     }
 }
 
-/// The services that step back so that the service `to` gets the observer; `None` if it holds the observer already.
+/// The living service of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn receiver<'a>(to: &Name, living: &'a [ServiceRow]) -> Result<&'a ServiceRow, Obstacle> {
+    let named = living.iter().filter(|it| it.registration.name == *to && !it.state().is_over());
+    // For a moment after a restart, the former service of the name is suspect.
+    let receiver = named.max_by_key(|it| (it.suspect_since.is_none(), it.registered_at));
+    receiver.ok_or_else(|| Obstacle::NoService(to.clone()))
+}
+
+/// The services that step back so that this service gets the observer; `None` if it holds the observer already. The observers that move
+/// to it already will use `coming` slots.
 ///
 /// # Errors
 /// If that service cannot take the observer now.
 pub fn step_back(
     mover: Mover<'_>,
-    to: &Name,
+    (receiver, coming): (&ServiceRow, u32),
     living: &[ServiceRow],
 ) -> Result<Option<Vec<ServiceId>>, Obstacle> {
-    let named = living.iter().filter(|it| it.registration.name == *to && !it.state().is_over());
-    // For a moment after a restart, the former service of the name is suspect.
-    let receiver = named.max_by_key(|it| (it.suspect_since.is_none(), it.registered_at));
-    let receiver = receiver.ok_or_else(|| Obstacle::NoService(to.clone()))?;
     if Some(receiver.id) == mover.holder {
         return Ok(None);
     }
-    check(mover, receiver)?;
+    check(mover, receiver, coming)?;
     let others = living.iter().filter(|it| it.registration.pool == *mover.pool && !it.state().is_over());
     let steps_back = |id: &ServiceId| *id != receiver.id && Some(*id) != mover.holder;
     Ok(Some(others.map(|it| it.id).filter(steps_back).collect()))
@@ -119,7 +131,7 @@ pub fn check_others(mover: Mover<'_>, living: &[ServiceRow]) -> Result<(), Nowhe
     };
     let mut obstacles = Vec::new();
     for other in living.iter().filter(is_other) {
-        match check(mover, other) {
+        match check(mover, other, 0) {
             Ok(()) => return Ok(()),
             Err(obstacle) => obstacles.push(obstacle),
         }
@@ -133,7 +145,7 @@ pub fn check_others(mover: Mover<'_>, living: &[ServiceRow]) -> Result<(), Nowhe
     })
 }
 
-fn check(mover: Mover<'_>, receiver: &ServiceRow) -> Result<(), Obstacle> {
+fn check(mover: Mover<'_>, receiver: &ServiceRow, coming: u32) -> Result<(), Obstacle> {
     let Mover { pool, kind, weight, .. } = mover;
     let (registration, name) = (&receiver.registration, receiver.registration.name.clone());
     if registration.pool != *pool {
@@ -155,9 +167,9 @@ fn check(mover: Mover<'_>, receiver: &ServiceRow) -> Result<(), Obstacle> {
         return Err(Obstacle::NotTaking { name, state: receiver.state() });
     }
     // With room for one, it takes an observer of any weight up to its greatest.
-    if receiver.room() == 0 {
-        let (held, capacity, weight_max) = (receiver.held(), receiver.capacity(), registration.weight_max);
-        return Err(Obstacle::Full { name, held, capacity, weight_max });
+    let (held, capacity, weight_max) = (receiver.held(), receiver.capacity(), registration.weight_max);
+    if receiver.room_beside(held.saturating_add(coming)) == 0 {
+        return Err(Obstacle::Full { name, held, coming, capacity, weight_max });
     }
     Ok(())
 }
@@ -187,7 +199,21 @@ mod tests {
     ) -> Result<Option<Vec<ServiceId>>, String> {
         let (pool, kind) = (Pool::new("a").unwrap(), Kind::new(kind).unwrap());
         let mover = Mover { pool: &pool, kind: &kind, weight, holder: Some(ids(&[1])[0]) };
-        step_back(mover, &Name::new(to).unwrap(), living).map_err(|obstacle| obstacle.to_string())
+        let moved =
+            receiver(&Name::new(to).unwrap(), living).and_then(|it| step_back(mover, (it, 0), living));
+        moved.map_err(|obstacle| obstacle.to_string())
+    }
+
+    #[test]
+    fn observers_on_their_way_use_the_room_of_the_service() {
+        let (pool, kind) = (Pool::new("a").unwrap(), Kind::new("ticker").unwrap());
+        let mover = Mover { pool: &pool, kind: &kind, weight: 1, holder: Some(ids(&[1])[0]) };
+        let all = [named(1, "a"), named(2, "a")];
+        assert_eq!(step_back(mover, (&all[1], 5), &all), Ok(Some(Vec::new())));
+        let told = step_back(mover, (&all[1], 6), &all).unwrap_err().to_string();
+        let expected =
+            "it uses 4 of its 10 slots, observers that move to it will use 6 more, and takes another";
+        assert!(told.contains(expected), "{told}");
     }
 
     #[test]

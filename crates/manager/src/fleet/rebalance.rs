@@ -45,13 +45,13 @@ pub(crate) fn moves_left(pool: &Pool, services: &[ServiceRow]) -> u64 {
     plans.iter().filter(|plan| plan.pool == *pool).map(|plan| u64::from(plan.moves())).sum()
 }
 
-/// Plans the moves that even out these pools.
+/// Plans the moves that even out these pools, by the slots in use by the reports of runs: heartbeats are up to an interval old.
 pub(crate) async fn plan(
     records: &Records,
     pool: Option<&Pool>,
     moves: u32,
 ) -> Result<Vec<PoolPlan>, StoreError> {
-    let mut plans = plan_pools(&records.services(Duration::ZERO).await?, moves);
+    let mut plans = plan_pools(&records.services_as_reported().await?, moves);
     plans.retain(|plan| pool.is_none_or(|pool| *pool == plan.pool));
     Ok(plans)
 }

@@ -10,13 +10,13 @@ use super::namespaces;
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::context::Manager;
-use crate::fleet::shown_services;
+use crate::fleet::{moves, shown_services};
 use crate::outgoing::commands;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use everwatch_api::{Observer, ProblemBody};
-use everwatch_core::capacity::transfer::{Mover, Obstacle, check_others, step_back};
+use everwatch_core::capacity::transfer::{Mover, Obstacle, check_others, receiver, step_back};
 use everwatch_core::id::{Name, Pool, ServiceId};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::events::EventKind;
@@ -115,9 +115,14 @@ async fn hand_over(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let holder = row.leaves().map_err(|refusal| refused(&row, refusal))?;
-    let others = match to {
-        None => Some(Vec::new()),
-        Some(to) => others(manager, &row, holder, to).await?,
+    // One at a time: the next request counts this observer as one that moves to the service.
+    let mut turn = None;
+    let (others, receiver) = match to {
+        None => (Some(Vec::new()), None),
+        Some(to) => {
+            turn = Some(manager.moves.lock().await);
+            others(manager, &row, holder, to).await?
+        }
     };
     let (Some(holder), Some(others)) = (holder, others) else {
         return Acted::Unchanged(row).answer(manager).await;
@@ -125,6 +130,10 @@ async fn hand_over(
     if !idempotency::is_first(&manager.records, headers, ("move", row.id)).await? {
         return Acted::Accepted(row).answer(manager).await;
     }
+    if let Some(receiver) = receiver {
+        moves::begins(&manager.records, &row, (holder, receiver)).await?;
+    }
+    drop(turn);
     // A service that does not hold the observer steps back, and hands over nothing.
     let order = |service| {
         let (ids, cause) = (vec![row.id], Cause::Move);
@@ -153,17 +162,23 @@ fn mover(row: &Row, holder: Option<ServiceId>) -> Mover<'_> {
     Mover { pool, kind, weight, holder }
 }
 
-/// The services that step back; `None` if the observer is on that service already.
+/// The services that step back, and the one that takes the observer; `None` if the observer is on that service already.
 async fn others(
     manager: &Manager,
     row: &Row,
     holder: Option<ServiceId>,
     to: &Name,
-) -> Result<Option<Vec<ServiceId>>, Problem> {
+) -> Result<(Option<Vec<ServiceId>>, Option<ServiceId>), Problem> {
     let mut services = shown_services::living(manager).await?;
     // The sender may not learn of services in other pools.
     services.retain(|it| caller::may_see_services(&it.registration.pool));
-    let others = step_back(mover(row, holder), to, &services);
+    let others = match receiver(to, &services) {
+        Ok(it) => {
+            let coming = moves::coming(&manager.records, it.id).await?;
+            step_back(mover(row, holder), (it, coming), &services).map(|others| (others, Some(it.id)))
+        }
+        Err(none) => Err(none),
+    };
     if others.is_ok() && holder.is_none() {
         let name = &row.definition.name;
         let detail = format!("no service holds observer {name} now; move it once it runs");
