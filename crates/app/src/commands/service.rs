@@ -56,12 +56,20 @@ pub(crate) async fn run(server: &str, verb: Service) -> anyhow::Result<()> {
                     ))
                 })?,
             };
+            let services = "/v1/services?state=active,standby,cordoned,draining&limit=1000";
+            // If the manager does not answer, the order tells why.
+            let before: Option<api::Listed<api::Service>> = client.read(services).await.ok();
             let (path, body) = (path(&name), json!({ "capacity": capacity }));
             let sent = client.send(Method::PATCH, &path, Some(&body));
-            let it = hinted(&client, (unknown::SERVICES, &name), sent)
+            let it: api::Service = hinted(&client, (unknown::SERVICES, &name), sent)
                 .await
                 .map_err(|error| in_place(error, |word| (word == "/capacity").then(|| "SLOTS".to_owned())))?;
+            let slots = it.capacity_set;
             answer(&Order::Capacity.told(&confirmed(&client, it).await));
+            if let Some(told) = before.zip(slots).and_then(|(all, slots)| homeless(&all.items, &name, slots))
+            {
+                note(&told);
+            }
             Ok(())
         }
     }
@@ -175,6 +183,27 @@ async fn warn_of_room(client: &Client) {
     }
 }
 
+/// What follows if a service hands over more observers than the other services of its pool have room for, because of its new capacity.
+fn homeless(before: &[api::Service], name: &str, slots: u32) -> Option<String> {
+    let it = before.iter().find(|it| it.name == name)?;
+    let others: Vec<_> = before.iter().filter(|other| other.pool == it.pool && other.id != it.id).collect();
+    // A standby takes over everything.
+    if others.iter().any(|it| it.state == ServiceState::Standby) {
+        return None;
+    }
+    let free: u32 = others.iter().filter(|it| it.state == ServiceState::Active).map(|it| it.free).sum();
+    let surplus = it.held.saturating_sub(slots);
+    let homeless = u64::from(surplus.saturating_sub(free));
+    let (needed, room) = (counted(u64::from(surplus), "slot"), counted(u64::from(free), "slot"));
+    (homeless > 0).then(|| {
+        format!(
+            "{name} hands over observers that use {needed}, and the other services of pool {} have {room} free: the rest runs \
+             nowhere until there are more",
+            it.pool
+        )
+    })
+}
+
 /// For each pool whose active services have too few free slots for its drains, how many observers wait.
 fn lacking(services: &[api::Service]) -> Vec<String> {
     let mut pools = BTreeMap::<&str, (u64, u64)>::new();
@@ -271,18 +300,34 @@ fn changes(plan: &api::Rebalance) -> anyhow::Result<Vec<Item<Change>>> {
 mod tests {
     use super::*;
 
+    fn service(name: &str, pool: &str, (state, held, drain): (&str, u32, Option<[u32; 2]>)) -> api::Service {
+        let drain = drain.map(|[of, moved]| {
+            json!({"asked_at": null, "of": of, "moved": moved, "per_second": 10, "until": null, "force": false, "waits": null})
+        });
+        let at = clock::now();
+        serde_json::from_value::<api::Service>(json!({"id": uuid::Uuid::new_v4(), "name": name, "pool": pool, "capacity": 10,
+            "held": held, "free": 10 - held, "state": state, "kinds": [], "version": "1", "host": "h", "created_at": at,
+            "modified_at": at, "last_heartbeat_at": at, "is_deleted": false, "cordoned": drain.is_some(), "drain": drain}))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_capacity_that_leaves_observers_without_a_slot_is_told() {
+        let all = [
+            service("a", "default", ("active", 8, None)),
+            service("b", "default", ("active", 7, None)),
+            service("c", "default", ("cordoned", 0, None)),
+            service("d", "gpu", ("active", 0, None)),
+        ];
+        assert_eq!(homeless(&all, "a", 5), None, "b has room for 3");
+        let told = "a hands over observers that use 4 slots, and the other services of pool default have 3 slots free: the rest \
+                    runs nowhere until there are more";
+        assert_eq!(homeless(&all, "a", 4).as_deref(), Some(told));
+        assert_eq!(homeless(&all, "a", 20), None);
+    }
+
     #[test]
     fn drains_that_have_too_few_free_slots_elsewhere_are_told_by_pool() {
-        let service = |name: &str, pool: &str, (state, held, drain): (&str, u32, Option<[u32; 2]>)| {
-            let drain = drain.map(|[of, moved]| {
-                json!({"asked_at": null, "of": of, "moved": moved, "per_second": 10, "until": null, "force": false, "waits": null})
-            });
-            let at = clock::now();
-            serde_json::from_value::<api::Service>(json!({"id": uuid::Uuid::nil(), "name": name, "pool": pool, "capacity": 10,
-                "held": held, "free": 10 - held, "state": state, "kinds": [], "version": "1", "host": "h", "created_at": at,
-                "modified_at": at, "last_heartbeat_at": at, "is_deleted": false, "cordoned": drain.is_some(), "drain": drain}))
-            .unwrap()
-        };
         let mut all = vec![
             service("a", "default", ("draining", 8, Some([8, 1]))),
             service("b", "default", ("draining", 5, Some([5, 0]))),

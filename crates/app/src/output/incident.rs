@@ -34,6 +34,11 @@ pub(crate) fn grown(it: &Incident, now: Timestamp) -> Incident {
     Incident { gap_ms_max, ..it.clone() }
 }
 
+/// Why the observers moved; the reasons of a handover tell more than the word.
+pub(super) fn cause_of(it: &Incident) -> String {
+    if it.reasons.is_empty() { it.cause.clone() } else { it.reasons.join(", ") }
+}
+
 /// The longest gap, with a sign if it is an upper bound.
 pub(super) fn longest_gap(it: &Incident) -> String {
     gap(it.gap_ms_max, it.gap_is_bound)
@@ -144,7 +149,9 @@ mod tests {
             let told = incident(&Incident { cause: cause.to_owned(), ..many.clone() }, NOW, 200);
             assert!(told.starts_with(words) && told.contains("on a (9), others (30), "), "{told}");
         }
+        assert_eq!(cause_of(&many), "lost");
         let drain = Incident { cause: "handed_over".to_owned(), reasons: vec!["drain".to_owned()], ..many };
+        assert_eq!(cause_of(&drain), "drain");
         assert!(incident(&drain, NOW, 200).starts_with("service-1 handed over (drain) 08:"));
         let long = json!({"a-service-with-a-long-name": 4, "another-service-with-a-long-name": 5});
         let many = Incident { to_others: 30, ..lost(&long, 0) };

@@ -4,7 +4,7 @@ use super::cells::{
     bytes, cause, epoch, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
     without_millis,
 };
-use super::incident::{destinations, gap_of_moves, longest_gap, main_destination};
+use super::incident::{cause_of, destinations, gap_of_moves, longest_gap, main_destination};
 use super::table::{Column, View};
 use everwatch_api::{
     AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Kind, Limit, Namespace, Observer,
@@ -409,7 +409,7 @@ pub(crate) const INCIDENTS_SHORT: View<Incident> = View {
 
 const TIME: Column<Incident> = Column::<Incident>::new("AT", |it, now| time_of_day(it.since, now));
 const FROM: Column<Incident> = Column::<Incident>::new("FROM", |it, _| it.from.clone()).least_of_name(8);
-const CAUSE: Column<Incident> = Column::<Incident>::new("CAUSE", |it, _| it.cause.clone());
+const CAUSE: Column<Incident> = Column::<Incident>::new("CAUSE", |it, _| cause_of(it));
 const MOVED: Column<Incident> = Column::<Incident>::new("MOVED", |it, _| it.moved.to_string()).right();
 const WAITING: Column<Incident> = Column::<Incident>::new("WAITING", |it, _| it.waiting.to_string()).right();
 const GAP_P50: Column<Incident> =

@@ -102,7 +102,7 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
                 "losing {} leaves the single pool {pool} without a service",
                 taking.registration.name
             ),
-            why: "those observers do not run until the service comes back".to_owned(),
+            why: "observers without a slot do not run until the service comes back".to_owned(),
             cure: another,
         },
         (0, Some(small)) if missing(small) > 0 => Finding {
@@ -173,9 +173,10 @@ pub(super) fn cordoned<'a>(pool: &Pool, fleet: &'a FleetFacts) -> Vec<&'a Servic
 fn loss_of(name: &str, sizes: &[u32], (largest, room): (u64, u64)) -> String {
     match sizes.iter().filter(|it| u64::from(**it) == largest).count() {
         0 | 1 => format!("losing {name} ({largest} of {room} slots)"),
-        all => {
-            format!("losing one of the {all} largest services, such as {name} ({largest} of {room} slots),")
+        all if all == sizes.len() => {
+            format!("losing any of the {all} services ({largest} of {room} slots each)")
         }
+        all => format!("losing one of the {all} largest services ({largest} of {room} slots each)"),
     }
 }
 
@@ -211,6 +212,7 @@ fn of_pool(
     let room: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
     let largest = all().max_by_key(|it| offered_slots(it))?;
     let (name, size) = (largest.registration.name.as_str(), u64::from(offered_slots(largest)));
+    let is_one = sizes.iter().filter(|it| u64::from(**it) == size).count() == 1;
     let missing = |after: u64| needed.saturating_sub(after);
     let more = |most: u64| more_slots(pool, most, (services, cordoned));
     Some(match losses_survived(&sizes, needed) {
@@ -229,13 +231,13 @@ fn of_pool(
         Some(0) => Finding {
             code: "too-big-to-lose",
             severity: Severity::Warning,
-            subject: format!("service {name}"),
+            subject: if is_one { format!("service {name}") } else { format!("pool {pool}") },
             what: format!(
                 "{} leaves pool {pool} {} short of the {needed} that it needs",
                 loss_of(name, &sizes, (size, room)),
                 counted(missing(room - size), "slot")
             ),
-            why: "those observers do not run until the service comes back".to_owned(),
+            why: "observers without a slot do not run until the service comes back".to_owned(),
             cure: more(missing(room - size)),
         },
         Some(1) => Finding {

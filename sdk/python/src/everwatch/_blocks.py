@@ -423,8 +423,8 @@ class Blocks:
     def _cancel_what_is_served_too_early(self, now: float, effects: list[BlockEffect]) -> None:
         """Cancels a block with free slots if the broker serves it more than a level before its turn.
 
-        It is opened again at the level of what is in use: one block a second, and only if such blocks have as many free
-        slots as a full block.
+        It is opened again at the level of what is in use: one block a second, and only if such blocks have half as many
+        free slots as a full block.
         """
         if not self._levels_may_differ or not self._full or now < self._levelled_at + _GATHER:
             return
@@ -432,7 +432,7 @@ class Blocks:
         latest = level(self.held, self.capacity) + 1
         early = [it for it in self._open() if it.is_usual and it.held < it.size and it.priority > latest]
         enough = share(self._messages()) * self.weight_max
-        self._levels_may_differ = bool(early) and sum(it.free for it in early) >= enough
+        self._levels_may_differ = bool(early) and 2 * sum(it.free for it in early) >= enough
         if self._levels_may_differ:
             self._full = False
             self._cancel(max(early, key=lambda it: it.priority), effects)

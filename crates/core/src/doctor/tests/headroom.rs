@@ -43,10 +43,11 @@ fn missing_headroom_is_reported() {
     assert_eq!(found(sizes(&[10, 10, 10], 11)), ["Info headroom pool default"]);
     let cure = diagnosed(sizes(&[10, 20, 30], 25)).remove(0).cure;
     assert_eq!(cure, "start another service of pool default with at least 15 slots");
-    assert_eq!(found(sizes(&[10, 10, 10], 21)), ["Warning too-big-to-lose service s3"]);
+    assert_eq!(found(sizes(&[10, 10, 10], 21)), ["Warning too-big-to-lose pool default"]);
     assert_eq!(found(sizes(&[10, 40, 10], 21)), ["Warning too-big-to-lose service s2"]);
-    let sized: [(&'static [u32], &str); 2] = [
-        (&[10, 10, 10], "losing one of the 3 largest services, such as s3 (10 of 30 slots), leaves pool "),
+    let sized: [(&'static [u32], &str); 3] = [
+        (&[10, 10, 10], "losing any of the 3 services (10 of 30 slots each) leaves pool "),
+        (&[9, 2, 9, 5], "losing one of the 2 largest services (9 of 25 slots each) leaves pool "),
         (&[1, 40], "losing s2 (40 of 41 slots) leaves pool "),
     ];
     for (all, named) in sized {

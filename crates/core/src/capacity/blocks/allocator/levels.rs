@@ -30,9 +30,8 @@ impl Blocks {
         level(used, self.capacity)
     }
 
-    /// Cancels a block with free slots if the broker serves it more than a level before its turn, so that it is opened
-    /// again at the level of what is in use: one block a second, and only if such blocks have as many free slots as a
-    /// full block.
+    /// Cancels a block with free slots if the broker serves it more than a level before its turn, so that it is opened again at
+    /// the level of what is in use: one block a second, and only if such blocks have half as many free slots as a full block.
     ///
     /// The obvious way leaves the blocks alone. But if the observers of its first blocks are deleted, a service receives
     /// the next ones until it is full, and others use less of their capacity.
@@ -45,7 +44,7 @@ impl Blocks {
         let early = self.open().filter(|(_, it)| it.is_usual() && it.held < it.size && it.priority > latest);
         let early: Vec<_> = early.map(|(id, block)| (block.priority, id, block.free())).collect();
         let free: u32 = early.iter().map(|(.., free)| free).sum();
-        let first = early.into_iter().max().filter(|_| free >= share(self.messages()) * self.weight_max);
+        let first = early.into_iter().max().filter(|_| 2 * free >= share(self.messages()) * self.weight_max);
         self.levels_may_differ = first.is_some();
         if let Some((_, id, _)) = first {
             self.full = false;
