@@ -30,7 +30,7 @@ function links(it) {
 
 async function carryOut(it, cure, groups, context) {
   const word = cure.word(...groups);
-  if (await confirm({ title: `${word}?`, lines: [...(cure.does ? [cure.does(...groups)] : []), `${titleOf(it)}.`, `${begun(it.why)}.`], action: word, danger: false })) await context.attempt(() => cure.send(...groups), `${word}: done.`);
+  if (await confirm({ title: `${word}?`, lines: [...(cure.does ? [cure.does(...groups)] : []), `The finding: ${titleOf(it)}; ${it.why}.`], action: word, danger: false })) await context.attempt(() => cure.send(...groups), `${word}: done.`);
 }
 
 const cureOf = (text) => CURES.find((one) => one.like.test(text) && may(one.needs));

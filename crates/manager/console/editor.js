@@ -8,7 +8,7 @@ import { h } from "./dom.js";
 import { ordered } from "./definition.js";
 import { dryRuns, readablePart, without } from "./dry-run.js";
 import { nearest } from "./match.js";
-import { follow, gutter } from "./numbered.js";
+import { follow, gutter, unhide } from "./numbered.js";
 import { lineOfMistake, linesOfMembers } from "./positions.js";
 import { fits } from "./schema.js";
 import { complaint, counted, number } from "./show.js";
@@ -151,7 +151,7 @@ function textArea(draft, context) {
   return h("div", { class: "field", key: draft.mode },
     h("label", { for: "definition" }, `Definition as ${MODES[draft.mode]}`),
     h("div", { class: "numbered" }, gutter(text, wrongLines(draft, text), document.getElementById("definition")?.scrollTop),
-      h("textarea", { id: "definition", rows: "22", wrap: "off", spellcheck: "false", value: text, "aria-invalid": draft.unreadable || draft.wrong.length ? "true" : undefined, "aria-describedby": "definition-hint", oninput: (event) => typed(draft, event.target.value, context), onscroll: follow })),
+      h("textarea", { id: "definition", rows: "22", wrap: "off", spellcheck: "false", value: text, "aria-invalid": draft.unreadable || draft.wrong.length ? "true" : undefined, "aria-describedby": "definition-hint", oninput: (event) => { unhide(event); typed(draft, event.target.value, context); }, onscroll: follow })),
     h("p", { id: "definition-hint", class: draft.unreadable ? "hint bad" : "hint", role: "status" }, draft.unreadable ?? "The same fields as in the API and in the files of everwatch observer apply."));
 }
 

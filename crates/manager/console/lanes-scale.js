@@ -42,6 +42,24 @@ export function firstIn(picture, services) {
 /** Where a picture begins whose first thing happened then: shortly before. */
 export const startOf = (first, until) => (first === undefined ? -Infinity : Math.floor(Math.min(first - (until - first) / 20, until - SHORTEST_MS)));
 
+const BEGINS = "service_registered", ENDS = new Set(["service_lost", "service_gone"]);
+
+/** The times in which the service of a lane lived, by the marks of its starts and ends: pairs of ms. */
+export function lifetimes(lane, marks, { since, until }) {
+  const own = marks.filter((it) => it.service === lane.service && (it.type === BEGINS || ENDS.has(it.type)))
+    .map((it) => ({ begins: it.type === BEGINS, at: Date.parse(it.since ?? it.at) })).sort((a, b) => a.at - b.at);
+  const times = [];
+  let from = (own.length ? !own[0].begins : lane.lives) ? since : null;
+  for (const { begins, at } of own) {
+    if (begins) from ??= at;
+    else if (from !== null) { times.push([from, at]); from = null; }
+  }
+  // The loss of a process may be concluded after the next one has registered.
+  from ??= own.findLast((it) => it.begins)?.at ?? null;
+  if (from !== null && lane.lives) times.push([from, until]);
+  return times;
+}
+
 export function scale(picture, width, left, right) {
   const since = Date.parse(picture.since), until = Date.parse(picture.until);
   const x = (at) => left + (width - left - right) * Math.min(Math.max((at - since) / (until - since), 0), 1);

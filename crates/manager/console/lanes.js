@@ -6,7 +6,7 @@ import { CAUSES, inlineGlyph, markOf, outlined } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { dragBand, dragging } from "./lanes-drag.js";
 import { byOf, fullOf, groupNames, groupedRows, groupings, toggled } from "./lanes-groups.js";
-import { SPANS, chosen, isBadRange, most, rangeOf, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
+import { SPANS, chosen, isBadRange, lifetimes, most, rangeOf, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
 import { counted, number, table } from "./show.js";
 import { meaningOf } from "./terms.js";
 
@@ -48,6 +48,10 @@ function outlines(segments) {
   }
   return all;
 }
+
+/** A line for the time in which the service lived: without it, one that holds nothing would look like one that is gone. */
+const lifeLines = (lane, marks, row, at) => lifetimes(lane, marks, at).map(([from, until]) =>
+  s("line", { class: "life", x1: at.x(from).toFixed(1), x2: at.x(until).toFixed(1), y1: y(row) + ROW - 0.8, y2: y(row) + ROW - 0.8 }));
 
 function heldPaths(segments, row, full, { x }) {
   const base = y(row) + ROW;
@@ -250,7 +254,7 @@ function chart(all, capacities, width, groups, choose) {
   const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
     it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), isGrouped: Boolean(groups?.by) }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
-    heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at, momentary(picture.incidents.filter((one) => it.sum || stands(it, one.from)), columnMs)), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
+    it.group || it.sum ? null : lifeLines(it, all.marks, row, at), heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at, momentary(picture.incidents.filter((one) => it.sum || stands(it, one.from)), columnMs)), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
     ...dragging({ at, width, choose, move: (event) => look(event, picture, drawn, at, width), leave: () => show(null) }) },
     s("defs", {}, pattern("hatch", 6, "--restart", 1), pattern("unknown", 8, "--line", 1)),

@@ -19,7 +19,7 @@ const said = (key, max) => `At most ${counted(Number(max), "observer")} with the
 const wrongMax = (max) => { const wrong = max ? asWhole(0, Infinity)(max) : "write a whole number"; return wrong ? { max: wrong } : {}; };
 
 const fieldsFor = ({ max, enforce }) => [
-  { name: "max", label: "Maximum running at the same time", placeholder: String(max) },
+  { name: "max", label: "Maximum running at the same time", placeholder: max === null ? "" : String(max) },
   { name: "enforce", label: "If more observers already run", value: enforce ? "yes" : "", options: [["", "they continue, and no other starts"], ["yes", "managers end those that were created last"]] },
 ];
 const bodyOf = ({ max, enforce }) => ({ max: Number(max), enforce: enforce === "yes" });
@@ -37,7 +37,7 @@ function change(it, context) {
 
 const add = ({ items }, context) => askChange({
   title: "New limit", action: "Create", lines: ["Observers that name the key use a place of the limit while they run. A key with * at its end, such as account-*, sets the limit of each key that begins so."],
-  fields: [{ name: "key", label: "Key", placeholder: "account-42" }, ...fieldsFor({ max: 1, enforce: false })],
+  fields: [{ name: "key", label: "Key", placeholder: "account-42" }, ...fieldsFor({ max: null, enforce: false })],
   check: ({ key, max }) => ({ ...(key ? items.some((it) => it.key === key) && { key: `limit ${key} exists: change it on its page` } : { key: "a limit needs a key" }), ...wrongMax(max) }),
   fieldOf: (pointer) => [pointer.startsWith("/max") ? "max" : "key"], send: ({ key, ...typed }) => call("PUT", path(key), bodyOf(typed)), done: ({ key, max }) => said(key, max),
 }, context);

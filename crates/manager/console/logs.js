@@ -84,11 +84,15 @@ function stick() {
   if (pane && view.follow) pane.scrollTop = pane.scrollHeight;
 }
 
+/** How many lines match the search. */
+const found = () => (view.find && tail ? counted(chosen().length, "line") : "");
+
 function show() {
   timer = null;
   const pane = box();
   if (!pane || !tail || pane.dataset.key !== tail.id) return;
   patch(pane, lines());
+  document.getElementById("log-found").textContent = found();
   stick();
 }
 
@@ -122,6 +126,7 @@ function tools(it, context) {
   const toggle = (id, text, on, run) => h("button", { type: "button", class: "quiet", id, "aria-pressed": String(on), onclick: run }, text);
   return h("div", { class: "log-tools", key: "tools" },
     h("input", { type: "search", "aria-label": "Search in the lines", placeholder: "Search", value: view.find, autocomplete: "off", spellcheck: "false", oninput: (event) => set({ find: event.target.value }) }),
+    h("span", { class: "fine", id: "log-found", role: "status" }, found()),
     h("span", { class: "seg", role: "group", "aria-label": "Stream" }, STREAMS.map(([stream, text]) => h("button", { type: "button", class: "quiet", key: stream || "all", "aria-pressed": String(view.stream === stream), onclick: () => set({ stream }) }, text))),
     h("span", { class: "seg end" },
       runs.length > 1 ? h("select", { "aria-label": "Run", class: "small", onchange: (event) => choose(event.target.value) }, h("option", { value: "", selected: !view.run }, "All runs"), runs.map(({ epoch, on }) => h("option", { value: epoch, selected: epoch === view.run }, `Run ${epoch}${on}`))) : null,

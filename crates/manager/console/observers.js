@@ -85,13 +85,13 @@ function filters({ page, counts, kinds, pools, services }, params, context) {
 }
 
 export const ACTIONS = {
-  pause: { word: "Pause", done: "paused" },
-  resume: { word: "Resume", done: "resumed" },
-  restart: { word: "Restart", done: "restarted" },
-  retry: { word: "Retry", done: "retried" },
-  trigger: { word: "Execute now", done: "triggered" },
-  move: { word: "Move", done: "moving" },
-  delete: { word: "Delete", done: "deleted", danger: true },
+  pause: { word: "Pause" },
+  resume: { word: "Resume" },
+  restart: { word: "Restart" },
+  retry: { word: "Retry" },
+  trigger: { word: "Execute now" },
+  move: { word: "Move" },
+  delete: { word: "Delete", danger: true },
 };
 
 /** Sends one action for one observer. */
@@ -127,7 +127,7 @@ const EXPLAINED = {
 
 /** Asks with the name or the count, then acts on each; answers whether it was done. */
 export async function actOn(name, items, context, told) {
-  const { word: verb, done, danger } = ACTIONS[name];
+  const { word: verb, danger } = ACTIONS[name];
   const single = items.length === 1, count = single ? items[0].name : counted(items.length, "observer");
   const names = items.slice(0, 5).map((it) => it.name).join(", ") + (items.length > 5 ? ` and ${number(items.length - 5)} more` : "");
   const title = `${verb} ${count}?`, lines = [single ? null : names, EXPLAINED[name]?.[single ? 0 : 1]].filter(Boolean);
@@ -136,7 +136,7 @@ export async function actOn(name, items, context, told) {
   if (!answer) return false;
   const body = name === "move" ? answer : undefined;
   const wrong = await forEach(items, (it) => act(name, it.id, body), told);
-  if (wrong.length === 0) toast(`${count} ${done}.`, "good");
+  if (wrong.length === 0) toast(`${verb} requested for ${count}.`, "good");
   else toast(`${single ? count : `${number(wrong.length)} of ${count}: ${wrong[0].item.name}`}: ${wrong[0].error.message}`);
   context.refresh();
   return wrong.length === 0;
