@@ -14,7 +14,7 @@ import { bar, counted, duration, empty, fact, number, observerLink, table, time 
 
 const AROUND_MS = 120000;
 const MOVED = 500;
-const CAUSES = { lost: "The service was killed, or silent for too long.", stopped: "The service stopped and handed its observers over.", handed_over: "The service handed observers over and still runs.", unknown: "The service did not hand its observers over, and managers have not yet concluded whether it still runs." };
+const CAUSES = { lost: "The service is lost.", stopped: "The service stopped and handed its observers over.", handed_over: "The service handed observers over and still runs.", unknown: "The service did not hand its observers over, and managers have not yet concluded whether it still runs." };
 
 export const incidentList = (incidents) => h("ul", { class: "incident-list" }, incidents.map((it) => h("li", { key: `${it.from}-${it.since}` },
   causeGlyph(it),
@@ -70,6 +70,13 @@ async function loadOne({ parts: [, from, since] }) {
   return { from, it, picture, services: services.items, pool: pools.items.find((one) => one.name === pool), moves: starts.items.filter(within) };
 }
 
+/** Why managers concluded that the service is lost, as its event says; the event may not be stored any more. */
+function conclusion({ marks }, it) {
+  const [since, until] = [Date.parse(it.since) - NEAR_MS, untilOf(it) + AROUND_MS];
+  const said = marks.find((one) => one.type === "service_lost" && one.service === it.from && since <= Date.parse(one.since ?? one.at) && Date.parse(one.since ?? one.at) <= until)?.text;
+  return it.cause === "lost" && said ? `The service is lost: ${said}.` : CAUSES[it.cause] ?? "";
+}
+
 export const capacities = (services) => new Map(services.filter((it) => !it.is_deleted).map((it) => [it.name, it.capacity]));
 
 const flow = (it) => h("section", { class: "panel", key: "flow" }, h("h2", {}, "Moved to"), it.moved === 0 ? h("p", { class: "fine" }, "No service has started any of them yet.") : h("ul", { class: "flow" },
@@ -97,7 +104,7 @@ function drawOne({ from, it, picture, services, pool, moves }, _route, context) 
   const line = incidentLine(it);
   return [
     h("header", { class: "head" }, crumb, h("h1", {}, incidentTitle(it)), h("p", { class: "total" }, time(it.since))),
-    h("p", { class: "why" }, CAUSES[it.cause] ?? "", isBound(it) ? " The gaps are upper bounds, counted from the last sign of life of the service." : ""),
+    h("p", { class: "why" }, conclusion(picture, it), isBound(it) ? " The gaps are upper bounds, counted from the last sign of life of the service." : ""),
     h("section", { class: "panel across", key: "line" }, h("header", {}, h("h2", {}, "As one line"), h("span", { class: "row end" }, copyButton(line), copyButton(location.href, "Copy link"))), h("p", { class: "incident-line" }, line)),
     h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, moved(it).map(({ title, count }) => fact(title, number(count))), it.moved ? [fact(it.waiting ? "Median gap of those that run" : "Median gap", gap(it.gap_ms_median, isBound(it))), fact("p99", gap(it.gap_ms_p99, isBound(it)))] : null,
       fact("Longest gap", gap(it.gap_ms_max, isBound(it))), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact(it.until ? "All ran again after" : "Open for", gap(Math.max(untilOf(it) - Date.parse(it.since), 0), isBound(it))))),

@@ -136,7 +136,7 @@ export async function actOn(name, items, context, told) {
   if (!answer) return false;
   const body = name === "move" ? answer : undefined;
   const wrong = await forEach(items, (it) => act(name, it.id, body), told);
-  if (wrong.length === 0) toast(`${verb} requested for ${count}.`, "good");
+  if (wrong.length === 0) toast(`${name === "trigger" ? "Execution" : verb} requested for ${count}.`, "good");
   else toast(`${single ? count : `${number(wrong.length)} of ${count}: ${wrong[0].item.name}`}: ${wrong[0].error.message}`);
   context.refresh();
   return wrong.length === 0;

@@ -4,6 +4,7 @@
 
 use crate::commit::{Changed, change_service};
 use crate::context::Manager;
+use crate::excused::ByHand;
 use crate::lock::lock;
 use crate::outgoing::commands;
 use everwatch_broker::{OwnerLiveness, Session};
@@ -62,8 +63,14 @@ pub(crate) async fn look(
             Some(OwnerLiveness::Gone) => {
                 let gone = |row: &mut ServiceRow| row.on_session_gone(manager.records.clock.now());
                 if let Changed::Saved(row) = change_service(&manager.records, service, gone).await? {
-                    let text = "its connection to the broker has ended".to_owned();
-                    manager.records.events.tell_lost(&row, text);
+                    let text = match manager.settings.excused.cause(service) {
+                        Some(ByHand::Killed) => "it was killed on purpose",
+                        Some(ByHand::Frozen) => {
+                            "it was frozen on purpose, so the broker has closed its connection"
+                        }
+                        Some(ByHand::Thawed) | None => "its connection to the broker has ended",
+                    };
+                    manager.records.events.tell_lost(&row, text.to_owned());
                     info!(%service, "service lost: its session with the broker is gone");
                     manager.records.note_change();
                 }
