@@ -2,6 +2,7 @@
 
 use super::{Finding, FleetFacts, Severity};
 use crate::capacity::headroom::{losses_survived, offered_slots};
+use crate::capacity::rebalance::plan_unasked;
 use crate::clock::Timestamp;
 use crate::id::Pool;
 use crate::record::service::{ServiceRow, ServiceState};
@@ -13,6 +14,9 @@ use std::time::Duration;
 
 /// How long a service that was killed on purpose takes to come back, at most.
 const BACK_WITHIN: Duration = Duration::from_secs(15);
+
+/// A service younger than this may still take the observers that are created.
+const SETTLED: Duration = Duration::from_secs(60);
 
 pub(super) fn findings(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     let mut pools: BTreeMap<&Pool, Vec<&ServiceRow>> = BTreeMap::new();
@@ -27,7 +31,25 @@ pub(super) fn findings(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
         [taking] if taking.registration.pool_single => of_single_pool(taking, &fleet.services, *needed),
         services => of_pool(pool, (services, &cordoned(pool, fleet)), *needed),
     });
-    found.collect()
+    found.chain(uneven(fleet, now)).collect()
+}
+
+/// Pools whose services use different parts of their capacity: new observers go to the emptiest service, but those that run stay where
+/// they are.
+fn uneven(fleet: &FleetFacts, now: Timestamp) -> impl Iterator<Item = Finding> {
+    plan_unasked(&fleet.services, u32::MAX, SETTLED, now).into_iter().map(|plan| Finding {
+        code: "uneven-pool",
+        severity: Severity::Info,
+        subject: format!("pool {}", plan.pool),
+        what: format!(
+            "the services of pool {} use different parts of their capacity: a rebalance would move {}",
+            plan.pool,
+            counted(plan.moves(), "observer")
+        ),
+        why: "if the fullest service is lost, more observers move than if all were equally full".to_owned(),
+        cure: "`everwatch rebalance apply`, or `manager.rebalance = \"auto\"` in the configuration of the managers"
+            .to_owned(),
+    })
 }
 
 /// A pool without a service that takes observers. Those that wait in a pool without services have a finding of their own.

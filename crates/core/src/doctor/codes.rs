@@ -1,7 +1,7 @@
 //! The codes of findings.
 
 /// Every code, and what a finding with it says.
-pub const CODES: [(&str, &str); 47] = [
+pub const CODES: [(&str, &str); 48] = [
     ("ack-timeout-fired", "RabbitMQ took back messages because its acknowledgement timeout passed."),
     (
         "ack-timeout-short",
@@ -65,6 +65,7 @@ pub const CODES: [(&str, &str); 47] = [
     ("state-queue-lag", "The manager reads a state queue late."),
     ("state-queue-surplus", "A state queue exists that the configuration does not name."),
     ("too-big-to-lose", "If this service is lost, its pool has too few slots."),
+    ("uneven-pool", "The services of a pool use different parts of their capacity."),
     ("unreadable-row", "A manager cannot read a stored row."),
     ("versions-differ", "Services of several versions run."),
 ];

@@ -69,7 +69,7 @@ pub(super) const MANAGER: [(&str, Change); 11] = [
 ];
 
 /// A change for each finding about services and observers.
-pub(super) const FLEET: [(&str, Change); 19] = [
+pub(super) const FLEET: [(&str, Change); 20] = [
     ("code-stalls", |facts| {
         let (id, name) = (ObserverId(Uuid::from_u128(1)), Name::new("btc-price").unwrap());
         let stalled = StalledObserver { id, name, stalled_ms: 61_900 };
@@ -139,6 +139,11 @@ pub(super) const FLEET: [(&str, Change); 19] = [
         fleet(facts).registered_lately = registrations.collect();
     }),
     ("too-big-to-lose", |facts| fleet(facts).needed = [(Pool::default(), 21)].into()),
+    ("uneven-pool", |facts| {
+        for (service, held) in fleet(facts).services.iter_mut().zip([6, 0, 6]) {
+            service.set_held(held);
+        }
+    }),
     ("versions-differ", |facts| {
         "1.1.0".clone_into(&mut fleet(facts).services[0].registration.version);
     }),
