@@ -43,9 +43,18 @@ function held() {
   try { return { ...CLEAN(), ...JSON.parse(sessionStorage.getItem(KEY)), wrong: {}, sending: false }; } catch { return null; }
 }
 
+/** What the user has typed, as a text to compare. */
+function typedOf({ kind: _kind, wrong: _wrong, sending: _sending, ...typed }) {
+  return JSON.stringify(typed);
+}
+
+function isEmpty() {
+  return typedOf(draft) === typedOf(CLEAN());
+}
+
+/** Whether nothing would be lost. */
 function isClean() {
-  const { kind, wrong, sending, ...typed } = draft, { kind: _kind, wrong: _wrong, sending: _sending, ...clean } = CLEAN();
-  return [JSON.stringify(clean), begunWith].includes(JSON.stringify(typed));
+  return isEmpty() || typedOf(draft) === begunWith;
 }
 
 function keepDraft() {
@@ -58,7 +67,11 @@ function forget(kind = null) {
   isKept = false;
   keepDraft();
 }
-addEventListener("hashchange", () => { if (!location.hash.startsWith("#/create")) isKept = !isClean(); });
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#/create")) return;
+  if (isClean()) forget(draft.kind);
+  isKept = !isClean();
+});
 
 /** Says that the values are from an earlier visit. */
 const kept = (context) => (!isKept ? null : h("p", { class: "notice", "data-tone": "wait", key: "kept" }, "The form shows your draft from before. ", h("button", { type: "button", class: "button small", onclick: () => { forget(draft.kind); context.redraw(); } }, "Discard the draft")));
@@ -72,8 +85,7 @@ async function fillFrom(from, kinds) {
   const { values, lost } = formOf(await startOf(from), kinds);
   if (lost.length || !isClean()) return location.replace(`#/create?as=yaml&from=${encodeURIComponent(from)}`);
   draft = { ...values, from };
-  const { kind: _kind, wrong: _wrong, sending: _sending, ...typed } = draft;
-  begunWith = JSON.stringify(typed);
+  begunWith = typedOf(draft);
   keepDraft();
 }
 
@@ -127,7 +139,7 @@ function toText(mode, kind, params, context) {
     const field = document.querySelector("[aria-invalid=true]"), label = field && document.querySelector(`label[for="${field.id}"]`)?.textContent;
     return toast(`Correct ${label ? `“${label}”` : "the form"} before you switch to ${MODES[mode]}: a mistake would be lost.`);
   }
-  if (kind && isClean()) definition.spec = example(kind, fields(kind.schema)).spec;
+  if (kind && isEmpty()) definition.spec = example(kind, fields(kind.schema)).spec;
   startText(definition, mode, params);
   context.set({ as: mode });
 }
