@@ -340,19 +340,19 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "acknowledge-the-newer-copy-for-the-older",
-        seed: 246,
+        seed: 1196,
         rule: "acknowledgements",
         edits: &[edit(SLOTS, "effects.push(acknowledge((slot.receipt, counts), id, epoch));", "let newer = slot.successor.as_ref().map_or(slot.receipt, |it| it.receipt); effects.push(acknowledge((newer, counts), id, epoch));")],
     },
     Mistake {
         name: "overwrite-the-orders-of-others",
-        seed: 97,
+        seed: 297,
         rule: "convergence",
         edits: &[edit(MANAGER_FLEET, "records.store.swap_note(&note, &before, &after).await?", "{ let _unlooked = before; records.store.set_note(&note, &after, Duration::MAX).await?; true }")],
     },
     Mistake {
         name: "leave-takeovers-unrevoked",
-        seed: 248,
+        seed: 148,
         rule: "overlap",
         edits: &[edit(STATE, "after.taken_over_from(before)", "None")],
     },
@@ -382,7 +382,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "claim-only-what-is-held",
-        seed: 271,
+        seed: 303,
         rule: "capacity",
         edits: &[
             edit(BLOCK, "self.most_weight.max(self.held_weight)", "self.held_weight + self.size.saturating_sub(self.held)"),
