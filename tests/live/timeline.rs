@@ -84,7 +84,7 @@ async fn a_kill_and_a_drain_are_seen_as_they_happened() {
     assert_eq!(again.incidents.len(), 2, "{:?}", again.incidents);
     until_held(&cluster, [("b", 0), ("c", OBSERVERS)]).await;
     let (code, text) = cluster.command(&["timeline", "--since", "10m"]);
-    assert!(code == Some(0) && text.contains("handed_over") && text.contains("✕"), "{code:?} {text}");
+    assert!(code == Some(0) && text.contains(" drain ") && text.contains("✕"), "{code:?} {text}");
     // Only the lanes that are asked for.
     let only: Timeline = cluster.api.read("/v1/timeline?service=c").await;
     assert_eq!(only.lanes.iter().map(|lane| lane.service.as_str()).collect::<Vec<_>>(), ["c"]);
