@@ -125,7 +125,7 @@ impl Timeline {
                 (it.name, it.registered_at) = (Some(name.clone()), Some(at));
                 self.mark(Mark::of_service(at, EventKind::ServiceRegistered, (service, name)));
             }
-            Fact::Gone { service, name, lost, heard_at } => {
+            Fact::Gone { service, name, lost, heard_at, text } => {
                 let (kind, cause) = if lost {
                     (EventKind::ServiceLost, Cause::Lost)
                 } else {
@@ -138,7 +138,7 @@ impl Timeline {
                 (it.name, it.ended) = (Some(name.clone()), Some((since.unwrap_or(at), cause)));
                 it.is_end_bound = since.is_some();
                 self.incidents.explain(service, at, cause);
-                self.mark(Mark { since, ..Mark::of_service(at, kind, (service, name)) });
+                self.mark(Mark { since, text, ..Mark::of_service(at, kind, (service, name)) });
             }
             Fact::Mark(mark) => self.mark(Mark { at, ..mark }),
         }

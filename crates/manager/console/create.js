@@ -89,12 +89,19 @@ async function fillFrom(from, kinds) {
   keepDraft();
 }
 
+/** The address no longer names the observer that is cloned: what the user has changed of it is a draft. */
+function leaveClone() {
+  if (isClean()) return forget();
+  isKept = true;
+}
+
 async function load({ params }) {
   if (!may("observers:create")) throw new Refused(403, { detail: "the role of this session does not permit observers:create", code: "not-permitted" });
   if (modeOf(params) !== "form") await loadText(params, modeOf(params));
   if (params.get("kind") && params.get("kind") !== asked) { asked = params.get("kind"); unjudged(); Object.assign(draft, { kind: asked, spec: {}, wrong: {} }); }
   const none = { items: [] };
   const [kinds, pools, namespaces] = await Promise.all([get("/v1/kinds"), readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
+  if (!params.get("from") && draft.from) leaveClone();
   if (modeOf(params) === "form") await fillFrom(params.get("from"), kinds.items);
   return { kinds: kinds.items, pools: pools.items, namespaces: namespaces.items.map((it) => it.name) };
 }
@@ -244,7 +251,7 @@ const review = (known, pools) => h("section", { class: "panel review" }, h("head
   noticeOf(known, pools), h("pre", { id: "preview", tabindex: "0", role: "region", "aria-label": "New definition" }, previewOf(known)),
   h("p", { class: "row" }, h("button", { type: "submit", form: "new-form", class: "button primary", disabled: draft.sending }, draft.sending ? "Creating…" : "Create"), h("button", { type: "button", class: "button", onclick: () => { const { from } = draft; forget(); leaveTo(from); } }, "Cancel")),
   // Below the buttons: they must not move while the user presses one.
-  Object.keys(draft.wrong).length ? h("p", { class: "fine warn", key: "wrong" }, "Not valid yet: see the fields.") : null);
+  Object.keys(draft.wrong).length ? h("p", { class: "fine warn", key: "wrong" }, ["Not valid yet. ", h("button", { type: "button", class: "link", onclick: () => document.querySelector("#new-form [aria-invalid=true]")?.focus() }, "Go to the first mistake")]) : null);
 
 /** What happens because of the pool, if it has no room for the observer. */
 const noticeOf = (known, pools) => poolNotice(body(draft, known.members, known.isWhole, {}), pools, true);

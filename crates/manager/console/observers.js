@@ -206,7 +206,7 @@ function draw(data, { params }, context) {
   const filtered = FILTERS.some((it) => it !== "sort" && params.get(it));
   const clear = () => context.set(Object.fromEntries([...FILTERS, "cursor", "page"].map((it) => [it, ""])));
   const nothing = filtered
-    ? empty("No matches", "No observer matches this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
+    ? empty("No matches", (params.get("q") ?? "").includes("=") ? "No observer has such a name. To filter by a label, write it in the field “Labels”." : "No observer matches this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
     : empty("No observer yet", ["Create one here, or on a terminal with: ", h("code", {}, "everwatch observer create hello --kind ticker")], may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null);
   return [
     h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null, saveButton(params, context), data.page.items.length ? columnMenu(params, data.page.items, context) : null),

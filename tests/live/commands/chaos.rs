@@ -84,14 +84,16 @@ async fn a_short_freeze_loses_nothing() {
     dev.api.until_status("tick", "Processing").await;
     let before = dev.api.service("service-1").await;
     assert_eq!(dev.run("chaos freeze service-1").0, Some(0));
-    // Managers cannot tell yet that its observers stand still; the program that froze it can.
+    // The broker has not noticed yet that it stands still; the program that froze it knows.
     let noted = |word: &str| {
         let listed = dev.run("service list").1;
         listed.lines().any(|it| it.starts_with("service-1 ") && it.contains(word))
     };
-    assert!(noted("active") && noted("frozen on purpose"), "{}", dev.run("service list").1);
+    assert!(noted("suspect") && noted("frozen on purpose"), "{}", dev.run("service list").1);
     assert!(
-        dev.run("status").1.contains("service service-1 is frozen on purpose, and still counts as active")
+        dev.run("status")
+            .1
+            .contains("service service-1 is frozen on purpose, and the broker has not noticed yet")
     );
     let (code, _, said) = dev.run("chaos freeze service-1");
     assert!(code == Some(4) && said.contains("frozen already"), "{said}");

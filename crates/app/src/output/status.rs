@@ -75,16 +75,16 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let severity = it.findings.iter().map(|it| it.severity).max();
     let are_warned = severity >= Some(Severity::Warning);
     let run = if running == 1 { "runs" } else { "run" };
-    let some = format!("{running} of {} {run}", counted(wanted, "observer"));
+    // Those of a frozen service stand still, which managers cannot tell.
+    let is_frozen = it.findings.iter().any(|it| it.code == "service-frozen");
+    let doubt = if is_frozen { ", as far as managers can tell" } else { "" };
+    let some = format!("{running} of {} {run}{doubt}", counted(wanted, "observer"));
     let (text, tone) = match wanted {
         _ if !it.stats.broker => {
             ("The broker is not connected: observers keep running, none starts".to_owned(), Tone::Bad)
         }
         0 => ("No observer is meant to run now".to_owned(), Tone::Plain),
-        // Those of a frozen service stand still, which managers cannot tell.
-        _ if running == wanted && it.findings.iter().any(|it| it.code == "service-frozen") => {
-            ("All observers run as far as managers can tell".to_owned(), Tone::Wait)
-        }
+        _ if running == wanted && is_frozen => (format!("All observers run{doubt}"), Tone::Wait),
         _ if running == wanted => ("All observers run".to_owned(), Tone::Good),
         _ if running == 0 => ("No observer runs".to_owned(), Tone::Wait),
         _ if running + limited == wanted => {

@@ -254,8 +254,13 @@ fn the_first_sentence_of_the_status_names_what_is_worst() {
     let frozen: Item<Finding> = item(
         json!({"code": "service-frozen", "severity": "warning", "subject": "s", "what": "w", "why": "y", "cure": "c"}),
     );
-    let told = "All observers run as far as managers can tell.";
+    let told = "All observers run, as far as managers can tell.";
     assert_eq!(first(&|it| it.findings.push(frozen.clone())), told);
+    let both = first(&|it| {
+        it.findings.push(frozen.clone());
+        it.stats.health.extend([("moving".to_owned(), 1)]);
+    });
+    assert_eq!(both, "3 of 4 observers run, as far as managers can tell.");
     assert_eq!(with("moving"), "3 of 4 observers run.");
     assert_eq!(with("restarting"), "3 of 4 observers run.");
     assert_eq!(first(&|it| it.stats.observers.extend([("Failed".to_owned(), 1)])), "3 of 4 observers run.");

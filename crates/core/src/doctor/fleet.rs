@@ -126,25 +126,36 @@ fn disagreeing(fleet: &FleetFacts) -> Vec<Finding> {
     disagreeing.take(NAMED_MAX).map(finding).collect()
 }
 
-/// The paused pools in which observers wait for a slot.
+/// The paused pools: a warning for those in which observers wait for a slot.
 fn paused(fleet: &FleetFacts) -> Vec<Finding> {
     let mut waiting: BTreeMap<&Pool, u64> = BTreeMap::new();
     for row in fleet.waiting.iter().filter(|row| row.is_waiting()) {
         *waiting.entry(&row.definition.pool).or_default() += 1;
     }
-    let paused = waiting.into_iter().filter(|(pool, _)| fleet.paused_pools.contains(*pool));
-    let finding = |(pool, count): (&Pool, u64)| Finding {
-        code: "pool-paused",
-        severity: Severity::Warning,
-        subject: format!("pool {pool}"),
-        what: format!(
-            "admission to pool {pool} is paused, and {} for a slot in it",
-            counted_subject(count, "observer", ["waits", "wait"])
-        ),
-        why: "they do not start until a user resumes the pool, even if slots are free".to_owned(),
-        cure: format!("`everwatch pool resume {pool}`"),
+    let finding = |pool: &Pool| {
+        let count = waiting.get(pool).copied().unwrap_or(0);
+        let (severity, waits, why) = match count {
+            0 => (
+                Severity::Info,
+                String::new(),
+                "observers that are created there do not start until a user resumes the pool",
+            ),
+            count => (
+                Severity::Warning,
+                format!(", and {} for a slot in it", counted_subject(count, "observer", ["waits", "wait"])),
+                "they do not start until a user resumes the pool, even if slots are free",
+            ),
+        };
+        Finding {
+            code: "pool-paused",
+            severity,
+            subject: format!("pool {pool}"),
+            what: format!("admission to pool {pool} is paused{waits}"),
+            why: why.to_owned(),
+            cure: format!("`everwatch pool resume {pool}`"),
+        }
     };
-    paused.take(NAMED_MAX).map(finding).collect()
+    fleet.paused_pools.iter().take(NAMED_MAX).map(finding).collect()
 }
 
 fn namesakes(fleet: &FleetFacts) -> Vec<Finding> {

@@ -175,7 +175,7 @@ fn frozen(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
     let (first, subject) = (names.first()?, subject_of(&names));
     let (were, have) = if names.len() == 1 { ("was", "has") } else { ("were", "have") };
     Some(Finding {
-        code: "service-frozen",
+        code: "service-lost",
         severity: Severity::Warning,
         what: format!("{subject} {were} frozen on purpose, and {have} no session with the broker any more"),
         subject,
@@ -189,13 +189,14 @@ fn frozen_yet_living(fleet: &FleetFacts) -> Option<Finding> {
     let living: Vec<&ServiceRow> = fleet.frozen_by_hand.iter().filter(|it| it.end.is_none()).collect();
     let names = names(&living);
     let (first, subject) = (names.first()?, subject_of(&names));
-    let (are, count) = if names.len() == 1 { ("is", "counts") } else { ("are", "count") };
+    let are = if names.len() == 1 { "is" } else { "are" };
     Some(Finding {
         code: "service-frozen",
         severity: Severity::Warning,
-        what: format!("{subject} {are} frozen on purpose, and still {count} as active"),
+        what: format!("{subject} {are} frozen on purpose, and the broker has not noticed yet"),
         subject,
-        why: "the broker notices only after two missed heartbeats that a client is silent: its observers stand still until they move"
+        why: "the broker notices only after two missed heartbeats that a client is silent: until then, the observers there stand \
+              still, and count as running"
             .to_owned(),
         cure: format!("`everwatch chaos thaw {first}`, or wait a few seconds: its observers then run elsewhere"),
     })

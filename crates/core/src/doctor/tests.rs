@@ -426,14 +426,14 @@ fn observers_that_no_service_takes_are_reported() {
 }
 
 #[test]
-fn a_paused_pool_is_reported_once_observers_wait_for_a_slot_in_it() {
+fn a_paused_pool_is_a_warning_once_observers_wait_for_a_slot_in_it() {
     let paused = |facts: &mut Facts| fleet(facts).paused_pools = [Pool::default()].into();
-    assert_eq!(found(paused), NONE, "nothing waits");
+    assert_eq!(found(paused), ["Info pool-paused pool default"], "nothing waits");
     let published = |facts: &mut Facts| {
         paused(facts);
         fleet(facts).waiting = vec![observer("w", "ticker")];
     };
-    assert_eq!(found(published), NONE, "it has a slot and keeps it");
+    assert_eq!(found(published), ["Info pool-paused pool default"], "it has a slot and keeps it");
     let waits = |facts: &mut Facts| {
         published(facts);
         fleet(facts).waiting.push(observer("w", "ticker").created_waiting());

@@ -46,6 +46,8 @@ pub enum Fact {
         lost: bool,
         /// The last sign of life of a lost service, if it is known.
         heard_at: Option<Timestamp>,
+        /// Why.
+        text: String,
     },
     /// Any other event that explains the timeline.
     Mark(Mark),

@@ -46,7 +46,8 @@ fn gone(line: &mut Timeline, secs: i64, number: u128, name: &str, lost: bool) {
 
 fn gone_after(line: &mut Timeline, secs: i64, number: u128, name: &str, (lost, heard): (bool, Option<i64>)) {
     let heard_at = heard.map(at);
-    line.add(at(secs), Fact::Gone { service: service(number), name: name.to_owned(), lost, heard_at });
+    let (name, text) = (name.to_owned(), String::new());
+    line.add(at(secs), Fact::Gone { service: service(number), name, lost, heard_at, text });
 }
 
 fn picture(line: &Timeline, (since, until, columns): (i64, i64, usize)) -> Picture {

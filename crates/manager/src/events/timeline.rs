@@ -236,6 +236,7 @@ fn of_service(event: &Event) -> Fact {
             name: it.name.clone(),
             lost: kind == EventKind::ServiceLost,
             heard_at: event.gap_ms.map(|ms| event.at.minus(Duration::from_millis(ms))),
+            text: event.text.clone(),
         },
         _ => Fact::Mark(mark(event)),
     }

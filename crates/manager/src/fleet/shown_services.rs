@@ -1,6 +1,7 @@
 //! The services that responses, metrics and the doctor show.
 
 use crate::context::Manager;
+use crate::excused::ByHand;
 use crate::fleet::safe_mode;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_store::StoreError;
@@ -12,15 +13,18 @@ pub(crate) async fn living(manager: &Manager) -> Result<Vec<ServiceRow>, StoreEr
     Ok(services)
 }
 
-/// In safe mode, marks each service as suspect that is silent, or that a person killed: nobody should count on its slots. Outside of safe
-/// mode, managers record this themselves.
+/// Marks each service as suspect that a person killed or froze: nobody should count on its slots. The broker may not have noticed yet, but
+/// the program around the manager knows. In safe mode, also each one that is silent; otherwise, managers record this themselves.
 pub(crate) async fn mark_suspects(manager: &Manager, services: &mut [ServiceRow]) -> Result<(), StoreError> {
     let (now, lost_after) = (manager.records.clock.now(), manager.settings.lost_after);
-    let killed = manager.settings.excused.killed();
-    let is_killed = |it: &ServiceRow| it.end.is_none() && killed.contains(&it.id);
-    let is_gone = |it: &ServiceRow| it.is_silent(now, lost_after) || is_killed(it);
-    if services.iter().any(&is_gone) && safe_mode::is_on(&manager.records).await? {
-        for it in services.iter_mut().filter(|it| is_gone(it)) {
+    let excused = &manager.settings.excused;
+    let is_dead = |it: &ServiceRow| matches!(excused.cause(it.id), Some(ByHand::Killed | ByHand::Frozen));
+    for it in services.iter_mut().filter(|it| is_dead(it)) {
+        it.suspect(it.heard_at.min(now));
+    }
+    let is_silent = |it: &ServiceRow| it.is_silent(now, lost_after);
+    if services.iter().any(is_silent) && safe_mode::is_on(&manager.records).await? {
+        for it in services.iter_mut().filter(|it| is_silent(it)) {
             it.suspect(it.heard_at.plus(lost_after).min(now));
         }
     }

@@ -114,9 +114,7 @@ pub(super) const FLEET: [(&str, Change); 20] = [
     }),
     ("same-name", |facts| fleet(facts).services.push(service(4, "a", 10))),
     ("service-frozen", |facts| {
-        let mut frozen = service(7, "x", 10);
-        assert!(frozen.on_session_gone(now().minus(Duration::from_secs(20))));
-        fleet(facts).frozen_by_hand = vec![frozen];
+        fleet(facts).frozen_by_hand = vec![service(7, "x", 10)];
     }),
     ("service-killed", |facts| {
         let mut killed = service(7, "x", 10);

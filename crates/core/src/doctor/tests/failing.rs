@@ -91,11 +91,11 @@ fn services_that_a_person_killed_or_froze_are_named_until_they_are_back() {
     let codes: Vec<&str> = told.iter().map(|it| it.code).collect();
     assert_eq!(codes, ["pool-full", "service-lost"], "it does not come back");
     let frozen = |name, secs_ago| move |facts: &mut Facts| fleet(facts).frozen_by_hand = lost(name, secs_ago);
-    assert_eq!(found(frozen("x", 300)), ["Warning service-frozen service x"]);
+    assert_eq!(found(frozen("x", 300)), ["Warning service-lost service x"]);
     assert!(diagnosed(frozen("x", 300))[0].cure.starts_with("`everwatch chaos thaw x`"));
     assert_eq!(found(frozen("a", 10)), NONE, "it was thawed");
     let living = diagnosed(|facts| fleet(facts).frozen_by_hand = vec![service(7, "x", 10)]);
-    assert_eq!(living[0].what, "service x is frozen on purpose, and still counts as active");
+    assert_eq!(living[0].what, "service x is frozen on purpose, and the broker has not noticed yet");
     assert_eq!(living.len(), 1);
 }
 

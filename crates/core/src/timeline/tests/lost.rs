@@ -87,8 +87,9 @@ fn an_observer_that_left_before_the_last_sign_of_life_was_not_lost() {
 #[test]
 fn an_open_incident_begins_at_the_same_millisecond_as_a_closed_one() {
     let mut line = three_on_a();
-    let heard_at = Some(Timestamp(102_345));
-    line.add(at(110), Fact::Gone { service: service(1), name: "a".to_owned(), lost: true, heard_at });
+    let (service, name, text) = (service(1), "a".to_owned(), "killed".to_owned());
+    line.add(at(110), Fact::Gone { service, name, lost: true, heard_at: Some(Timestamp(102_345)), text });
+    assert_eq!(picture(&line, (0, 120, 120)).marks.last().map(|it| it.text.as_str()), Some("killed"));
     assert_eq!(picture(&line, (0, 120, 120)).incidents[0].since, Timestamp(102_345));
     started(&mut line, 115, run(1, 2, 2), Some((1, 12_655, 0)));
     assert_eq!(picture(&line, (0, 120, 120)).incidents[0].since, Timestamp(102_345));
