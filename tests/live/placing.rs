@@ -1,5 +1,6 @@
 //! Which service receives a new observer: the one that uses the smallest part of its capacity.
 
+use everwatch_core::clock;
 use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::{Cluster, brokers};
 use everwatch_tests::http::holder;
@@ -41,7 +42,13 @@ async fn receive(version: &str, url: &str) {
     }
     until_held(&cluster, version, [10, 6, 2]).await;
     // The other services let `a` take observers first for 2 s from each move on, and it is full.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let rested = clock::now().plus(Duration::from_secs(3));
+    wait_for("heartbeats from after the rest", || async {
+        let (b, c) = (cluster.api.service("b").await, cluster.api.service("c").await);
+        let heard = b.last_heartbeat_at.min(c.last_heartbeat_at);
+        if heard > rested { Ok(()) } else { Err(format!("{version}: {heard}, not after {rested}")) }
+    })
+    .await;
     create(&cluster, &folder, 18..22).await;
     until_held(&cluster, version, [10, 6, 6]).await;
 }
