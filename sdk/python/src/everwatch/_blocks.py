@@ -368,7 +368,7 @@ class Blocks:
         return self._next_level() if unusual is None else unusual
 
     def _next_level(self) -> int:
-        """The level of the next block: the first one at which the open blocks leave a gap above what is in use."""
+        """The level that the next block gets: the first one above the slots in use that no open block covers."""
         used = self.held
         for block in sorted((it for it in self._open() if it.is_usual), key=lambda it: -it.priority):
             if level(used, self.capacity) > block.priority:
@@ -421,10 +421,10 @@ class Blocks:
                 self._cancel(block, effects)
 
     def _cancel_what_is_served_too_early(self, now: float, effects: list[BlockEffect]) -> None:
-        """Cancels a block with free slots if the broker serves it more than a level before its turn.
+        """Cancels a block that has free slots if its level is more than one above the level of the slots in use.
 
-        It is opened again at the level of what is in use: one block a second, and only if such blocks have half as many
-        free slots as a full block.
+        The service opens these slots again, with a lower level. It cancels at most one block a second, and none while
+        such blocks have fewer free slots than half of a full block.
         """
         if not self._levels_may_differ or not self._full or now < self._levelled_at + _GATHER:
             return

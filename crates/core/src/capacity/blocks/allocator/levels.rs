@@ -15,7 +15,8 @@ impl Blocks {
             (false, false, false) => Turn::Usual,
         }
     }
-    /// The level of the next block: the first one at which the open blocks leave a gap above what is in use.
+    /// The level that the next block gets. The slots in use count first, then the free slots of open blocks, in the order in
+    /// which the broker serves these. The next block gets the first level that no open block covers.
     pub(super) fn next_level(&self) -> i32 {
         let usual = self.open().filter(|(_, block)| block.is_usual());
         let mut free: Vec<_> = usual.map(|(_, block)| (block.priority, block.free())).collect();
@@ -30,11 +31,12 @@ impl Blocks {
         level(used, self.capacity)
     }
 
-    /// Cancels a block with free slots if the broker serves it more than a level before its turn, so that it is opened again at
-    /// the level of what is in use: one block a second, and only if such blocks have half as many free slots as a full block.
+    /// Cancels a block that has free slots if its level is more than one above the level of the slots in use. The service opens
+    /// these slots again, with a lower level. It cancels at most one block a second, and none while such blocks have fewer free
+    /// slots than half of a full block.
     ///
-    /// The obvious way leaves the blocks alone. But if the observers of its first blocks are deleted, a service receives
-    /// the next ones until it is full, and others use less of their capacity.
+    /// The obvious way keeps the blocks. But if a user deletes the observers of the first blocks, the broker delivers new
+    /// observers to this service until it is full, although other services use less of their capacity.
     pub(super) fn cancel_what_is_served_too_early(&mut self, now: Duration, effects: &mut Vec<BlockEffect>) {
         if !self.levels_may_differ || !self.full || now < self.levelled_at + GATHER {
             return;

@@ -95,7 +95,7 @@ impl Pool {
         self.consumer(service, block).held -= 1;
         self.services[service].freed(block, 1);
     }
-    /// The service starts anew, and its messages go to other services or back to it.
+    /// Restarts the service. The broker delivers its messages to the other services.
     fn restart(&mut self, service: usize) {
         let lost = self.messages.iter().filter(|(of, _)| *of == service).count();
         self.messages.retain(|(of, _)| *of != service);
@@ -182,8 +182,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Whatever was deleted, cordoned and restarted before: no service takes more than a block while another one uses three
-    /// eighths less of its capacity.
+    /// After any sequence of deletes, cordons and restarts, no service takes more than one block of messages while another
+    /// service uses three eighths less of its capacity.
     #[test]
     fn new_messages_go_where_less_is_in_use(
         capacities in prop::collection::vec(8_u32..100, 3), ops in prop::collection::vec(op(), 0..40), count in 1_u32..60,
