@@ -94,11 +94,13 @@ async fn a_clone_is_corrected_as_json_and_created() {
     cluster.service("a", 10).await;
     let api = cluster.api.clone();
     api.create(json!({"name": "one", "kind": "ticker", "spec": {"every": "3s"}})).await;
+    // The first name that a clone would have is taken.
+    api.create(json!({"name": "one-copy", "kind": "ticker"})).await;
     let page = Browser::open(&format!("{}/#/observers/one", api.url)).await;
     page.press("Clone").await;
     page.until(
         "the form of the copy, which takes the keys",
-        "document.activeElement.id === 'new-name' && document.activeElement.value === 'one-copy'",
+        "document.activeElement.id === 'new-name' && document.activeElement.value === 'one-copy-2'",
     )
     .await;
     page.press("JSON").await;
@@ -112,8 +114,8 @@ async fn a_clone_is_corrected_as_json_and_created() {
     page.until("no former definition", "!document.querySelector('.diff')").await;
     retype(&page, "window.good").await;
     page.press("Create").await;
-    page.until_text("h1", "one-copy").await;
-    assert_eq!(api.observer("one-copy").await.spec, json!({"every": "3s"}));
+    page.until_text("h1", "one-copy-2").await;
+    assert_eq!(api.observer("one-copy-2").await.spec, json!({"every": "3s"}));
 }
 
 #[tokio::test]

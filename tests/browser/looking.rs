@@ -140,6 +140,17 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     open_from_palette(&page, "drain", "Drain, cordon").await;
     page.until_text("h1", "Services").await;
 
+    // An action with a name, an action on what is open, and one on a service.
+    open_from_palette(&page, "pause orders-2", "Pause orders-2").await;
+    page.press("Pause orders-2").await;
+    cluster.api.until_status("orders-2", "Paused").await;
+    page.view("#/observers/orders-2").await;
+    page.until_text("h1", "orders-2").await;
+    open_from_palette(&page, "resume", "Resume orders-2").await;
+    cluster.api.until_status("orders-2", "Processing").await;
+    open_from_palette(&page, "cordon a", "Cordon a").await;
+    cluster.api.until_service("a", |it| it.cordoned).await;
+
     page.view("#/observers/orders-1").await;
     page.until_text("h1", "orders-1").await;
     page.press("UTC").await;

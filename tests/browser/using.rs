@@ -94,6 +94,8 @@ async fn the_form_takes_references_to_secrets_in_place_of_texts() {
     page.until("the kinds", "document.querySelector('#new-kind')").await;
     page.run("const it = document.querySelector('#new-kind'); it.value = 'http'; it.dispatchEvent(new Event('change', { bubbles: true }));").await;
     page.until("the form of http", "document.querySelector('#spec-url')").await;
+    page.press("Use the example").await;
+    page.until("its URL", "document.querySelector('#spec-url').value === 'https://example.org/'").await;
     page.fill("#new-name", "secret").await;
     page.fill("#spec-url", r#"{"$secret": "file:../url"}"#).await;
     page.fill("#spec-headers", r#"authorization={"$secret": "file:api/token"}"#).await;

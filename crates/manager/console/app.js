@@ -237,7 +237,7 @@ function menu(open = !document.body.classList.contains("nav-open")) {
   document.getElementById("menu").setAttribute("aria-expanded", String(open));
 }
 
-const commands = { theme: nextTheme, zone: () => zone(!isUtc()), go: (hash) => { location.hash = hash; } };
+const commands = { context, theme: nextTheme, zone: () => zone(!isUtc()), go: (hash) => { location.hash = hash; } };
 const palette = () => openPalette(commands);
 
 theme(THEMES.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "system");

@@ -1,20 +1,33 @@
 // A new observer from a definition: typed as YAML or JSON, taken over from the form, or cloned from another observer.
-import { Refused, call } from "./api.js";
+import { Refused, call, get } from "./api.js";
 import { toast } from "./ask.js";
 import { h } from "./dom.js";
 import { checkAgain, draftOf, editor } from "./editor.js";
+import { readable } from "./session.js";
 import { observerPath } from "./show.js";
 import { newestVersion } from "./versions.js";
 
 /** Where the browser keeps the text of this tab, so that a reload does not lose it. */
 const KEY = "new-definition";
+/** How many similar names a clone avoids at most. */
+const SIMILAR = 200;
 let draft = null;
 
 /** The definition that a new observer begins with: that of the observer with the id `from`, or an example. */
 export async function startOf(from) {
   if (!from) return { kind: "ticker", name: "hello", spec: { every: "1s" } };
   const { definition } = await newestVersion(from);
-  return { ...definition, name: `${definition.name}-copy` };
+  return { ...definition, name: await freeName(definition) };
+}
+
+/** The name of a clone: the first one that no observer of the page of similar names has. */
+async function freeName({ name, namespace }) {
+  const wanted = `${name}-copy`, similar = await readable("observers:read", () => get("/v1/observers", { q: wanted, namespace, limit: SIMILAR }), { items: [] });
+  const taken = new Set(similar.items.map((it) => it.name));
+  let number = 1;
+  const made = () => (number === 1 ? wanted : `${wanted}-${number}`);
+  while (taken.has(made())) number += 1;
+  return made();
 }
 
 /** Begins a text with this definition. */

@@ -9,8 +9,8 @@ import { ordered } from "./definition.js";
 import { dryRuns, judgment, readablePart } from "./dry-run.js";
 import { h } from "./dom.js";
 import { MODES, poolNotice } from "./editor.js";
-import { example } from "./kinds.js";
-import { fields } from "./schema.js";
+import { example, givenSpec } from "./kinds.js";
+import { fields, fits, typedOf as typedMember } from "./schema.js";
 import { may, readable } from "./session.js";
 import { empty, observerPath } from "./show.js";
 import { toYaml } from "./yaml.js";
@@ -264,6 +264,17 @@ function inputted(known, pools, context) {
   if (preview) preview.textContent = previewOf(known);
 }
 
+/** Fills in the example of the kind, where the user has typed no spec; null if the kind has none. */
+function useExample(kind, members, context) {
+  const spec = givenSpec(kind, fields(kind.schema)), shown = members.filter((it) => spec[it.name] !== undefined && fits(it, spec[it.name]));
+  if (shown.length === 0) return null;
+  return () => {
+    for (const it of shown) if ((draft.spec[it.name] ?? "") === "") draft.spec[it.name] = typedMember(it, spec[it.name]);
+    keepDraft();
+    context.redraw();
+  };
+}
+
 function draw({ kinds, pools, namespaces }, { params }, context) {
   const mode = modeOf(params), title = h("h1", {}, "New observer");
   if (kinds.length === 0) return [h("header", { class: "head" }, title), empty("No services", "Services register the kinds that they offer. Start a service, and its kinds appear here.", h("a", { class: "button", href: "#/services" }, "Services"))];
@@ -278,7 +289,7 @@ function draw({ kinds, pools, namespaces }, { params }, context) {
     h("form", { class: "sheet", id: "new-form", novalidate: true, onsubmit: (event) => { event.preventDefault(); send({ members, isWhole }, context); context.redraw(); } },
       h("fieldset", { key: "what" }, h("legend", {}, "What"), form.namespace(namespaces), form.text("Name", "/name", ["name"], undefined, "letters, digits, - _ . ; if empty, the manager generates a name"),
         form.choice("Kind", "/kind", ["kind"], kinds.map((it) => [it.name, it.name]), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`, choose)),
-      form.spec(draft.kind, members), form.placement(pools), form.failing(), form.times()),
+      form.spec(draft.kind, members, useExample(kind, members, context)), form.placement(pools), form.failing(), form.times()),
     review({ members, isWhole }, pools))];
 }
 

@@ -55,9 +55,9 @@ class Fields {
     return h("label", { class: "check", key: name }, h("input", { type: "checkbox", name, checked: this.draft[name], onchange: this.keep(name, `/${name}`, (target) => target.checked) }), h("span", {}, text, h("span", { class: "hint" }, coded(hint))));
   }
 
-  /** The spec of the kind. */
-  spec(kind, members) {
-    return h("fieldset", { key: `spec-of-${kind}` }, h("legend", {}, `Spec of ${kind}`),
+  /** The spec of the kind; `useExample` fills in the example of the kind. */
+  spec(kind, members, useExample = null) {
+    return h("fieldset", { key: `spec-of-${kind}` }, h("legend", {}, `Spec of ${kind}`, useExample && [" ", h("button", { type: "button", class: "link", id: "use-example", onclick: useExample }, "Use the example")]),
       members.length ? members.map((it) => control(it, this.draft.spec, this.draft.wrong[it.name], () => { const isOver = Object.hasOwn(this.draft.wrong, it.name); delete this.draft.wrong[it.name]; this.changed(); if (isOver) this.redraw(); }, () => this.left(it.name))) : h("p", { class: "hint" }, "This kind takes no arguments."));
   }
 

@@ -32,11 +32,17 @@ async function loadOne({ parts }) {
 const typeOf = ({ choices, shape }) => (choices ? choices.join(" | ") : shape);
 const SAMPLES = { text: "…", number: 1, boolean: true, list: ["…"], map: {}, json: {} };
 
+const exampleOf = (schema) => schema?.examples?.[0] ?? schema?.example;
+const requiredOf = (all) => (all ?? []).filter((field) => field.required);
+const memberOf = (it, field) => it.schema?.properties?.[field.name];
+
+/** The spec that the schema gives as an example, or the required members that have one. */
+export const givenSpec = (it, all) => exampleOf(it.schema) ?? Object.fromEntries(requiredOf(all).map((field) => [field.name, exampleOf(memberOf(it, field))]).filter(([, value]) => value !== undefined));
+
 /** The example of the schema; otherwise one value for each required member. */
 export function example(it, all) {
-  const given = it.schema?.examples?.[0] ?? it.schema?.example;
-  const value = (field) => { const own = it.schema?.properties?.[field.name]; return own?.examples?.[0] ?? own?.example ?? field.fallback ?? field.choices?.[0] ?? SAMPLES[field.shape]; };
-  return { name: `my-${it.name}`, kind: it.name, spec: given ?? Object.fromEntries((all ?? []).filter((field) => field.required).map((field) => [field.name, value(field)])) };
+  const value = (field) => exampleOf(memberOf(it, field)) ?? field.fallback ?? field.choices?.[0] ?? SAMPLES[field.shape];
+  return { name: `my-${it.name}`, kind: it.name, spec: exampleOf(it.schema) ?? Object.fromEntries(requiredOf(all).map((field) => [field.name, value(field)])) };
 }
 
 function drawOne({ name, it, services, used }) {

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { copyButton } from "./copy.js";
 import { asCommand, asCurl, ordered } from "./definition.js";
-import { ACTIONS, actOn } from "./observers.js";
+import { ACTIONS, actOn, possible } from "./observer-actions.js";
 import { h } from "./dom.js";
 import { editPanel, hasDraft, isEditing, loadEdit } from "./edit.js";
 import { gap, isBound } from "./gap.js";
@@ -39,12 +39,6 @@ async function load({ path, parts: [, first, second], params }) {
   const schedule = it.schedule ? await get(`/v1/observers/${encodeURIComponent(it.id)}/schedule`, { next: 5 }) : null;
   const editing = may("observers:update") && may("specs:read") ? await loadEdit(it, params) : null;
   return { it, runs: runs.items, events, schedule, versions, editing };
-}
-
-/** The actions that its status allows and the session permits. */
-function possible({ status: now, schedule }) {
-  const by = { Scheduled: [...(schedule ? ["trigger"] : []), "pause", "delete"], Created: ["pause", "move", "delete"], Processing: ["restart", "pause", "move", "delete"], Paused: ["resume", "delete"], Failed: [...(schedule ? ["trigger"] : []), "retry", "restart", "delete"], Completed: ["restart", "delete"] };
-  return (by[now] ?? []).filter((name) => may(name === "delete" ? "observers:delete" : "observers:operate"));
 }
 
 const retryText = (it) => ({

@@ -1,9 +1,10 @@
-// The command palette: finds pages, saved views, observers, services and shortcuts by a part of their names; one mistake in it does not matter.
+// The command palette: finds pages, saved views, observers, services, what to do with them, and shortcuts by a part of their names; one mistake does not matter.
 import { get } from "./api.js";
 import { h, patch } from "./dom.js";
 import { help } from "./keys.js";
 import { MISTAKE, fitting, pieces } from "./match.js";
 import { PAGES } from "./nav.js";
+import { asAction, quickActions } from "./quick-actions.js";
 import { hrefOf, savedViews } from "./saved-views.js";
 import { isDev, may, readable } from "./session.js";
 import { observerName, observerPath, standing, word } from "./show.js";
@@ -28,7 +29,7 @@ const SHORTCUTS = [
   { title: "Keys and help", words: "shortcuts keyboard", hint: "?", run: () => help() },
 ];
 
-/** Where the buttons of the actions are: the palette itself changes nothing. */
+/** Where the buttons of the actions are, for those who do not name an observer or a service. */
 const ACTIONS = [
   { title: "Pause, resume, restart, retry, move or delete observers", hint: "select them in the list", needs: "observers:operate", path: "#/observers" },
   { title: "Clone an observer, or copy its definition as YAML, CLI or curl", hint: "on its page", needs: "specs:read", path: "#/observers" },
@@ -56,24 +57,38 @@ async function observersLike(typed) {
   return [...new Map(near.map((it) => [it.id, it])).values()];
 }
 
-/** Observers, services, pools and namespaces; of several words, such as “drain service-1”, the last one may be the name. */
+/** Observers, services, pools and namespaces, and of several words, such as “drain service-1”, what to do with them. */
 async function things(typed) {
-  const found = await named(typed), last = typed.split(/\s+/).at(-1);
-  return found.length || last === typed ? found : named(last);
+  const asked = asAction(typed), whole = named(typed);
+  if (asked === null) return (await whole).entries;
+  // Without a name, the action concerns the observer or service whose page is open.
+  const meant = asked.name ? await named(asked.name) : await opened();
+  const found = await whole;
+  return [...quickActions(asked.action, meant), ...(found.entries.length ? found : meant).entries];
 }
 
+/** The observer or service whose page is open. */
+async function opened() {
+  const [page, ...parts] = location.hash.replace(/^#\/?/, "").split("?")[0].split("/").map(decodeURIComponent), name = parts.at(-1);
+  const { observers, services } = await named(name), isOpen = ({ it }) => it.name === name && (parts.length < 2 || it.namespace === parts[0]);
+  return { observers: page === "observers" ? observers.filter(isOpen) : [], services: page === "services" ? services.filter(isOpen) : [], entries: [] };
+}
+
+/** What has such a name: the observers and services as `{ it, misfit }`, and the entries of all. */
 async function named(typed) {
-  if (!typed) return [];
+  if (!typed) return { observers: [], services: [], entries: [] };
   const none = { items: [] };
   const [observers, services, pools, namespaces] = await Promise.all([
     readable("observers:read", () => observersLike(typed), []), readable("services:read", () => get("/v1/services", { limit: 1000 }), none),
     readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
-  return [
-    ...sourced("Observers", observers, observerName, (it) => ({ title: observerName(it), status: standing(it), hint: `${word(standing(it))} · ${it.kind}`, run: (commands) => commands.go(`#/${observerPath(it)}`) }), typed).slice(0, FOUND),
-    ...sourced("Services", services.items.filter((it) => !it.is_deleted), (it) => it.name, (it) => ({ title: it.name, hint: `${it.state} · ${it.held} of ${it.capacity}`, run: (commands) => commands.go(`#/services/${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
-    ...sourced("Pools", pools.items, (it) => it.name, (it) => ({ title: it.name, hint: "pool", run: (commands) => commands.go(`#/pools/${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
-    ...sourced("Namespaces", namespaces.items, (it) => it.name, (it) => ({ title: it.name, hint: "its observers", run: (commands) => commands.go(`#/observers?namespace=${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
-  ];
+  const fittingObservers = fitting(observers, observerName, typed).slice(0, FOUND), fittingServices = fitting(services.items.filter((it) => !it.is_deleted), (it) => it.name, typed).slice(0, FOUND);
+  const page = (path) => (commands) => commands.go(`#/${path}`);
+  return { observers: fittingObservers, services: fittingServices, entries: [
+    ...fittingObservers.map(({ it, misfit }) => ({ sort: "Observers", misfit, title: observerName(it), status: standing(it), hint: `${word(standing(it))} · ${it.kind}`, run: page(observerPath(it)) })),
+    ...fittingServices.map(({ it, misfit }) => ({ sort: "Services", misfit, title: it.name, hint: `${it.state} · ${it.held} of ${it.capacity}`, run: page(`services/${encodeURIComponent(it.name)}`) })),
+    ...sourced("Pools", pools.items, (it) => it.name, (it) => ({ title: it.name, hint: "pool", run: page(`pools/${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
+    ...sourced("Namespaces", namespaces.items, (it) => it.name, (it) => ({ title: it.name, hint: "its observers", run: page(`observers?namespace=${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
+  ] };
 }
 
 /** The groups of entries, the one with the best entry first. What fits only with a mistake stays out beside what fits without one. */
@@ -85,7 +100,7 @@ function ranked(all) {
 export function openPalette(commands) {
   const dialog = document.getElementById("palette");
   let found = [], at = 0, turn = 0, timer = null, isSearching = false;
-  const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find an observer, service, pool, namespace or page…", autocomplete: "off", spellcheck: "false" });
+  const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find something, or write what to do: pause orders-1", autocomplete: "off", spellcheck: "false" });
   const list = h("ul", { id: "found", role: "listbox", "aria-label": "Found" });
   const choose = (it) => { dialog.close(); it.run(commands); };
   const draw = () => {
@@ -95,7 +110,7 @@ export function openPalette(commands) {
       rows.push(h("li", { key: `found-${index}`, id: `found-${index}`, role: "option", "aria-selected": String(index === at), onclick: () => choose(it) },
         it.status ? h("span", { class: "mark", "data-status": it.status }) : null, h("span", { class: "name" }, it.title), it.hint ? h("span", { class: "fine" }, it.hint) : null));
     });
-    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, isSearching ? "Searching…" : `No results for “${field.value.trim()}”. The buttons that change an observer or a service are on its page.`));
+    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, isSearching ? "Searching…" : `No results for “${field.value.trim()}”. An action takes a name: pause orders-1, drain service-1.`));
     patch(list, rows);
     found.length ? field.setAttribute("aria-activedescendant", `found-${at}`) : field.removeAttribute("aria-activedescendant");
     list.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });

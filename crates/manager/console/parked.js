@@ -1,7 +1,7 @@
 // What waits for an operator: failed observers, and messages that no version could read.
 import { call, get } from "./api.js";
 import { COUNTS } from "./nav.js";
-import { actOn } from "./observers.js";
+import { actOn } from "./observer-actions.js";
 import { confirm } from "./ask.js";
 import { h } from "./dom.js";
 import { rowActions } from "./row-actions.js";

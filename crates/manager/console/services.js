@@ -82,16 +82,22 @@ async function kill(it, context) {
   if (await confirm({ title: `Kill ${it.name}?`, lines, action: "Kill", danger: true })) await context.attempt(() => call("POST", `/dev/chaos/${encodeURIComponent(it.name)}/kill?id=${it.id}`), `${it.name} is killed.`);
 }
 
-/** The orders for a service. */
+/** The actions `{ word, run(context) }` that its state allows and the session permits. */
+export function serviceActions(it) {
+  if (!may("services:operate")) return [];
+  const post = (verb, done) => (context) => context.attempt(() => call("POST", `${path(it)}/${verb}`), done);
+  return [
+    it.cordoned ? { word: "Uncordon", run: post("uncordon", `${it.name} is being uncordoned.`) } : { word: "Cordon", run: post("cordon", `${it.name} is being cordoned.`) },
+    it.drain ? null : { word: "Drain", run: (context) => drain(it, context) },
+    { word: "Resize", run: (context) => resize(it, context) },
+    isDev() ? { word: "Kill", run: (context) => kill(it, context) } : null,
+  ].filter(Boolean);
+}
+
+/** The buttons of its actions. */
 export function orders(it, context) {
-  if (!may("services:operate")) return null;
-  const button = (word, onclick) => h("button", { type: "button", class: "button", key: word, onclick }, word);
-  const post = (verb, done) => context.attempt(() => call("POST", `${path(it)}/${verb}`), done);
-  return h("div", { class: "row" },
-    it.cordoned ? button("Uncordon", () => post("uncordon", `${it.name} is being uncordoned.`)) : button("Cordon", () => post("cordon", `${it.name} is being cordoned.`)),
-    it.drain ? null : button("Drain", () => drain(it, context)),
-    button("Resize", () => resize(it, context)),
-    isDev() ? button("Kill", () => kill(it, context)) : null);
+  const all = serviceActions(it);
+  return all.length === 0 ? null : h("div", { class: "row" }, all.map(({ word, run }) => h("button", { type: "button", class: "button", key: word, onclick: () => run(context) }, word)));
 }
 
 export function progress({ of, moved, waits }) {

@@ -84,6 +84,7 @@ const FILES: &[File] = files! {
     "/console/namespaces.js": "namespaces.js", SCRIPT;
     "/console/nav.js": "nav.js", SCRIPT;
     "/console/numbered.js": "numbered.js", SCRIPT;
+    "/console/observer-actions.js": "observer-actions.js", SCRIPT;
     "/console/observer.js": "observer.js", SCRIPT;
     "/console/observers.js": "observers.js", SCRIPT;
     "/console/overview.js": "overview.js", SCRIPT;
@@ -93,6 +94,7 @@ const FILES: &[File] = files! {
     "/console/pools.js": "pools.js", SCRIPT;
     "/console/positions.js": "positions.js", SCRIPT;
     "/console/problems.js": "problems.js", SCRIPT;
+    "/console/quick-actions.js": "quick-actions.js", SCRIPT;
     "/console/range.js": "range.js", SCRIPT;
     "/console/rates.js": "rates.js", SCRIPT;
     "/console/roles.js": "roles.js", SCRIPT;
