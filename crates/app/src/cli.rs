@@ -49,7 +49,12 @@ use everwatch_core::clock::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const EXIT_CODES: &str = "To try Everwatch, run `everwatch dev` and follow its output.
+const AFTER_ALL: &str = "To try Everwatch, run `everwatch dev` and follow its output.
+
+Without --server and EVERWATCH_SERVER, commands use the manager of the configuration file, then that
+of the context, then http://127.0.0.1:7700. Without --ca-file, they trust the CAs of this machine.
+EVERWATCH_TOKEN may contain the token itself. Without a namespace, names refer to the namespace of
+the token, otherwise to `default`, and lists show all namespaces.
 
 Exit codes of commands that send requests to a manager: 0 done, 1 failed, 2 wrong usage,
 3 not found, 4 conflict, 5 timed out, 6 no manager responds, 7 not permitted.
@@ -69,7 +74,7 @@ const STATUS_EXAMPLES: &str = "Examples:
 
 /// Everwatch: the orchestrator for tasks that never end.
 #[derive(Debug, Parser)]
-#[command(name = "everwatch", version, after_help = EXIT_CODES)]
+#[command(name = "everwatch", version, after_help = AFTER_ALL)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) everywhere: Everywhere,

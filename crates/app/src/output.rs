@@ -13,7 +13,7 @@ mod tests;
 mod timeline;
 mod views;
 
-pub(crate) use cells::{age, line, second, time_of_day, with_times_of_day};
+pub(crate) use cells::{age, line, reason_or_error, second, time_of_day, with_times_of_day};
 pub(crate) use describe::{
     BOUND, batch as describe_batch, kind as describe_kind, observer as describe_observer,
     pool as describe_pool, rollout as describe_rollout, schedule, service as describe_service,

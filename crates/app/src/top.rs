@@ -10,6 +10,7 @@ mod keys;
 mod load;
 mod misplaced;
 mod model;
+mod moving;
 mod query;
 mod run;
 mod seen;

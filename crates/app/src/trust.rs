@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 /// all other arguments.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TlsFiles {
-    /// CA of the manager for https:// in PEM form, instead of those that this machine trusts
+    /// CA of the manager for https://, in PEM form
     #[arg(
         id = "tls-ca-file",
         long = "ca-file",
@@ -25,7 +25,7 @@ pub(crate) struct TlsFiles {
         display_order = 103
     )]
     pub(crate) ca: Option<PathBuf>,
-    /// Client certificate for the manager in PEM form; needs --key-file
+    /// Client certificate for the manager, in PEM form
     #[arg(
         id = "tls-cert-file",
         long = "cert-file",
@@ -37,7 +37,7 @@ pub(crate) struct TlsFiles {
         display_order = 104
     )]
     pub(crate) certificate: Option<PathBuf>,
-    /// Private key of the client certificate in PEM form
+    /// Private key of the client certificate, in PEM form
     #[arg(
         id = "tls-key-file",
         long = "key-file",

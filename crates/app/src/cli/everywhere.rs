@@ -18,11 +18,11 @@ pub(crate) struct Everywhere {
         display_order = 100
     )]
     pub(crate) config: Option<PathBuf>,
-    /// URL of the manager; the default is that of the configuration file, then of the context, then http://127.0.0.1:7700 [env: EVERWATCH_SERVER]
+    /// URL of the manager, instead of the context's [env: EVERWATCH_SERVER]
     // Not read by clap, whose usage errors would list it as required.
     #[arg(long, global = true, value_name = "URL", help_heading = "Everywhere", display_order = 101)]
     pub(crate) server: Option<String>,
-    /// File with the token for the manager; EVERWATCH_TOKEN may contain the token itself
+    /// File with the token for the manager
     #[arg(
         long,
         env = "EVERWATCH_TOKEN_FILE",

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 /// The namespace of all commands.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Within {
-    /// Namespace of observers and batches, and the one to which a new token or rollout is restricted. Default: the namespace of
-    /// the context; without one, names refer to the token's namespace or `default`, and lists show all namespaces
+    /// Namespace, instead of the context's
     #[arg(
         short,
         long,
@@ -20,7 +19,7 @@ pub(crate) struct Within {
         display_order = 103
     )]
     pub(crate) namespace: Option<String>,
-    /// Use no namespace of the context or of EVERWATCH_NAMESPACE: lists and filters match observers of all namespaces
+    /// Match observers of all namespaces, whatever the context says
     #[arg(short = 'A', long, global = true, help_heading = "Everywhere", display_order = 104)]
     pub(crate) all_namespaces: bool,
 }

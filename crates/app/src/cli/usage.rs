@@ -122,7 +122,9 @@ fn correct_flag(error: &mut Error, command: &Command) {
             .then_some("to create observers from a file, use `everwatch observer apply -f FILE`");
     let of_diff = (matches!(wrong.as_str(), "-f" | "--file") && parent.get_name() == "diff")
         .then_some("to compare a file with what runs, use `everwatch observer apply -f FILE --dry-run`");
-    let of_file = of_file.or(of_diff);
+    let of_watch = (matches!(wrong.as_str(), "-w" | "--watch") && !has(parent, "watch"))
+        .then_some("`everwatch top` shows changes as they happen");
+    let of_file = of_file.or(of_diff).or(of_watch);
     let suggested = error.get(ContextKind::SuggestedArg).and_then(text_of);
     if meant.is_none()
         && of_number.is_none()
@@ -302,6 +304,7 @@ mod tests {
         assert!(!told("everwatch rollout list --wiat").contains("-- --wiat"));
         assert!(told("everwatch observer pause").contains("select them with a filter"));
         assert!(!told("everwatch observer describe").contains("filter"));
+        assert!(told("everwatch status --watch").contains("`everwatch top` shows changes"));
         let logs = told("everwatch observer logs");
         assert!(logs.contains("-l team=prices") && !logs.contains("--pool"), "{logs}");
         let all = told("everwatch observer delete --all");

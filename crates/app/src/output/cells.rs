@@ -83,6 +83,16 @@ pub(super) fn without_millis(text: &str) -> String {
     kept
 }
 
+/// The reason of an observer. While it restarts, its last error: what a narrow column must not lose.
+pub(crate) fn reason_or_error(reason: &str, last_error: Option<&str>, restarts: bool) -> String {
+    let Some(error) = last_error.filter(|error| restarts && !error.is_empty()) else { return reason.to_owned() };
+    match reason.strip_prefix("restarting after an error, ") {
+        Some(next) => format!("{error}; {next}"),
+        None if reason.is_empty() => error.to_owned(),
+        None => reason.to_owned(),
+    }
+}
+
 /// The value as text, or a dash if there is none.
 pub(super) fn or_dash(it: Option<impl ToString>) -> String {
     it.map(|it| it.to_string()).filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
@@ -179,6 +189,19 @@ mod tests {
             ("until 2026-02-28T09:21:04Z, at most", "until 02-28 09:21, at most"),
         ] {
             assert_eq!(with_times_of_day(text, now), told);
+        }
+    }
+
+    #[test]
+    fn the_reason_of_an_observer_that_restarts_is_its_error() {
+        for (reason, error, restarts, told) in [
+            ("restarting after an error, next attempt at T", Some("refused"), true, "refused; next attempt at T"),
+            ("", Some("refused"), true, "refused"),
+            ("held: by an operator", Some("refused"), true, "held: by an operator"),
+            ("", Some("refused"), false, ""),
+            ("restarting after an error, next attempt at T", None, true, "restarting after an error, next attempt at T"),
+        ] {
+            assert_eq!(reason_or_error(reason, error, restarts), told);
         }
     }
 

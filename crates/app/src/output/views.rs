@@ -1,7 +1,7 @@
 //! The columns of each kind of list.
 
 use super::cells::{
-    bytes, cause, epoch, in_words, labels, millis, observers, or_dash, second, since, time_of_day,
+    bytes, cause, epoch, in_words, labels, millis, observers, or_dash, reason_or_error, second, since, time_of_day,
     without_millis,
 };
 use super::incident::{cause_of, destinations, gap_of_moves, longest_gap, main_destination};
@@ -450,13 +450,14 @@ fn running_for(it: &Observer, now: Timestamp) -> Option<String> {
 
 /// The reason for its status, otherwise its own progress text.
 fn reason(it: &Observer) -> String {
-    if it.reason.is_empty() {
+    let why = reason_or_error(&it.reason, it.last_error.as_deref(), it.health == Some(Health::Restarting));
+    if why.is_empty() {
         return it.progress.clone().unwrap_or_default();
     }
     // The key is what a narrow column must not lose.
-    match it.reason.strip_prefix("waiting for a place of ") {
+    match why.strip_prefix("waiting for a place of ") {
         Some(limit) => without_millis(&format!("waits for {limit}")),
-        None => without_millis(&it.reason),
+        None => without_millis(&why),
     }
 }
 

@@ -2,13 +2,19 @@
 
 use super::body::Body;
 use super::misplaced::answer;
-use super::model::{Effect, Mode, Model, Said, Verb};
+use super::model::{Effect, Mode, Model, Said, Verb, Wish};
+use super::moving::Room;
 use super::query::Query;
 use super::target::Focus;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// The longest filter.
 const FILTER_MAX: usize = 200;
+
+/// The room with this number; the first one has 1.
+fn room(rooms: &[Room], digit: char) -> Option<&Room> {
+    rooms.get(usize::try_from(digit.to_digit(10)?.checked_sub(1)?).ok()?)
+}
 
 impl Model {
     pub(super) fn on_key(&mut self, key: KeyEvent) -> Vec<Effect> {
@@ -29,15 +35,7 @@ impl Model {
             Mode::Browse => self.browse(key.code),
             Mode::Help => Vec::new(),
             Mode::Typing(text) => self.typed(text, key.code),
-            Mode::Asking(wish) => match key.code {
-                KeyCode::Char('y') => self.carry_out(wish),
-                KeyCode::Char('n' | 'q') | KeyCode::Esc => Vec::new(),
-                // Only a key that answers the question closes it.
-                _ => {
-                    self.mode = Mode::Asking(wish);
-                    Vec::new()
-                }
-            },
+            Mode::Asking(wish, rooms) => self.answered(wish, rooms, key.code),
             Mode::Details { target, .. } if matches!(key.code, KeyCode::Char('l' | 'e')) => {
                 let letter = if key.code == KeyCode::Char('l') { 'l' } else { 'e' };
                 self.open(letter, Some(target)).unwrap_or_default()
@@ -58,6 +56,22 @@ impl Model {
                     }
                 };
                 self.mode = Mode::Details { target, text, from };
+                Vec::new()
+            }
+        }
+    }
+
+    fn answered(&mut self, wish: Wish, rooms: Vec<Room>, key: KeyCode) -> Vec<Effect> {
+        match key {
+            KeyCode::Char('y') => self.carry_out(wish),
+            KeyCode::Char('n' | 'q') | KeyCode::Esc => Vec::new(),
+            KeyCode::Char(digit) if room(&rooms, digit).is_some() => {
+                let to = room(&rooms, digit).map(|room| room.service.clone());
+                self.carry_out(Wish { to, ..wish })
+            }
+            // Only a key that answers the question closes it.
+            _ => {
+                self.mode = Mode::Asking(wish, rooms);
                 Vec::new()
             }
         }

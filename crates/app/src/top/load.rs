@@ -112,10 +112,11 @@ pub(super) async fn incidents(client: &Client) -> Option<Vec<api::Incident>> {
 }
 
 /// Sends the request for this verb.
-async fn act<T: DeserializeOwned>(client: &Client, path: &str, verb: Verb) -> anyhow::Result<T> {
-    match verb {
+async fn act<T: DeserializeOwned>(client: &Client, path: &str, wish: &Wish) -> anyhow::Result<T> {
+    let body = wish.to.as_ref().map(|service| json!({"service": service}));
+    match wish.verb {
         Verb::Delete => client.send(Method::DELETE, path, None).await,
-        verb => client.send(Method::POST, &format!("{path}/{}", verb.word()), None).await,
+        verb => client.send(Method::POST, &format!("{path}/{}", verb.word()), body).await,
     }
 }
 
@@ -163,19 +164,19 @@ pub(super) fn pictured(
     Ok(lines)
 }
 
-/// What a verb asks for.
-enum Asked {
-    Action(Action<'static>),
+/// What a wish asks for.
+enum Asked<'a> {
+    Action(Action<'a>),
     Order(Order),
 }
 
-fn asked(verb: Verb) -> Asked {
-    match verb {
+fn asked(wish: &Wish) -> Asked<'_> {
+    match wish.verb {
         Verb::Delete => Asked::Action(Action::Delete),
         Verb::Pause => Asked::Action(Action::Pause),
         Verb::Resume => Asked::Action(Action::Resume),
         Verb::Restart => Asked::Action(Action::Restart),
-        Verb::Move => Asked::Action(Action::Move),
+        Verb::Move => Asked::Action(wish.to.as_deref().map_or(Action::Move, Action::MoveToService)),
         Verb::Retry => Asked::Action(Action::Retry),
         Verb::Cordon => Asked::Order(Order::Cordon),
         Verb::Uncordon => Asked::Order(Order::Uncordon),
@@ -195,9 +196,9 @@ fn briefly(order: Order, it: &api::Service) -> String {
 pub(super) async fn carry_out(client: &Client, wish: &Wish) -> Result<String, Trouble> {
     let id = &wish.target.id;
     let sent = async {
-        Ok(match asked(wish.verb) {
-            Asked::Action(action) => action.told(&act(client, &path_of(id), wish.verb).await?),
-            Asked::Order(order) => briefly(order, &act(client, &service_path(id), wish.verb).await?),
+        Ok(match asked(wish) {
+            Asked::Action(action) => action.told(&act(client, &path_of(id), wish).await?),
+            Asked::Order(order) => briefly(order, &act(client, &service_path(id), wish).await?),
         })
     };
     within(sent).await

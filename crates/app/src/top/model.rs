@@ -5,6 +5,7 @@ use super::body::Body;
 use super::feed::{FeedPart, Subject};
 use super::incident::{LastIncident, has_changed};
 use super::misplaced::{Place, nothing_selected};
+use super::moving::Room;
 use super::query::Query;
 use super::seen::{Seen, Service, place_of};
 use super::target::{Focus, Target};
@@ -57,6 +58,8 @@ impl Verb {
 pub(super) struct Wish {
     pub(super) target: Target,
     pub(super) verb: Verb,
+    /// The service to which to move.
+    pub(super) to: Option<String>,
 }
 
 /// An effect that the loop must perform.
@@ -109,7 +112,8 @@ pub(super) enum Mode {
     /// The user types a filter.
     Typing(String),
     /// The screen asks the user to confirm an action.
-    Asking(Wish),
+    /// The user must confirm it, or choose the service to which to move.
+    Asking(Wish, Vec<Room>),
     /// The details of one object are open, scrolled to this line.
     Details {
         target: Target,
@@ -423,10 +427,11 @@ impl Model {
             return Vec::new();
         }
         let Some(target) = self.selected(self.focus) else { return self.lacks_selection() };
-        let wish = Wish { target, verb };
+        let rooms = if verb == Verb::Move { self.rooms_for(&target.id) } else { Vec::new() };
+        let wish = Wish { target, verb, to: None };
         match verb {
             Verb::Delete | Verb::Pause | Verb::Restart | Verb::Move | Verb::Drain => {
-                self.mode = Mode::Asking(wish);
+                self.mode = Mode::Asking(wish, rooms);
                 Vec::new()
             }
             Verb::Resume | Verb::Retry | Verb::Cordon | Verb::Uncordon => self.carry_out(wish),

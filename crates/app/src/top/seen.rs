@@ -20,6 +20,10 @@ pub(super) struct Observer {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) kind: String,
+    #[serde(default)]
+    pub(super) pool: String,
+    #[serde(default = "one_slot")]
+    pub(super) weight: u32,
     pub(super) status: String,
     #[serde(default)]
     pub(super) health: Option<String>,
@@ -28,12 +32,18 @@ pub(super) struct Observer {
     pub(super) reason: String,
     #[serde(default)]
     pub(super) reason_code: Option<String>,
+    #[serde(default)]
+    pub(super) last_error: Option<String>,
     pub(super) progress: Option<String>,
     pub(super) service: Option<Named>,
     pub(super) generation: u32,
     pub(super) acquisitions: u32,
     pub(super) created_at: Timestamp,
     pub(super) started_at: Option<Timestamp>,
+}
+
+fn one_slot() -> u32 {
+    1
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -48,6 +58,8 @@ pub(super) struct Service {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) pool: String,
+    #[serde(default)]
+    pub(super) kinds: Vec<String>,
     pub(super) state: String,
     pub(super) held: u32,
     pub(super) capacity: u32,

@@ -97,7 +97,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, colours: bool) {
     let middle = Rect { height: area.height - 4, y: 3, ..area };
     match &model.mode {
         Mode::Browse | Mode::Typing(_) => {}
-        Mode::Asking(wish) => overlays::ask(frame, middle, (model, wish), paint),
+        Mode::Asking(wish, rooms) => overlays::ask(frame, middle, (model, wish, rooms), paint),
         Mode::Details { target, text, from } => {
             overlays::details(frame, middle, (target, text, *from), paint);
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::top::model::{Link, Mode, Said, Verb, Wish};
 
 fn wish(what: Focus, name: &str, verb: Verb) -> Effect {
-    Effect::Do(Wish { target: target(what, name), verb })
+    Effect::Do(Wish { target: target(what, name), verb, to: None })
 }
 
 #[test]
@@ -33,13 +33,35 @@ fn what_ends_runs_is_asked_for_and_only_an_answer_is_an_answer() {
         assert_eq!(types(&mut model, &key), [wish(Focus::Observers, "feed-1", verb)]);
     }
     assert_eq!(types(&mut model, "d"), []);
-    assert!(matches!(model.mode, Mode::Asking(_)));
+    assert!(matches!(model.mode, Mode::Asking(..)));
     assert_eq!(press(&mut model, KeyCode::Enter), []);
     assert_eq!(types(&mut model, "n"), []);
     assert_eq!(model.mode, Mode::Browse);
     assert_eq!(types(&mut model, "dy"), [wish(Focus::Observers, "feed-1", Verb::Delete)]);
     press(&mut model, KeyCode::Tab);
     assert_eq!(types(&mut model, "Dy"), [wish(Focus::Services, "amber", Verb::Drain)]);
+}
+
+#[test]
+fn a_move_goes_to_the_service_that_the_user_chooses() {
+    let mut all = seen(some(), None);
+    all.services.iter_mut().for_each(|it| it.held = if it.name == "cobalt" { 10 } else { 3 });
+    let mut model = showing(all);
+    types(&mut model, "m");
+    let asked = super::drawing::drawn(&mut model, (80, 24));
+    assert!(asked.contains("1  basalt: 7 free") && !asked.contains("cobalt:"), "{asked}");
+    assert!(!asked.contains("amber:"), "it runs there: {asked}");
+    assert_eq!(types(&mut model, "2"), [], "there is one");
+    let to = Some("basalt".to_owned());
+    let moved = Wish { target: target(Focus::Observers, "feed-1"), verb: Verb::Move, to };
+    assert_eq!(types(&mut model, "1"), [Effect::Do(moved)]);
+
+    let mut full = seen(some(), None);
+    full.services.iter_mut().for_each(|it| it.held = it.capacity);
+    let mut model = showing(full);
+    types(&mut model, "m");
+    let asked = super::drawing::drawn(&mut model, (80, 24));
+    assert!(asked.contains("No other service has a free slot"), "{asked}");
 }
 
 #[test]
@@ -244,7 +266,7 @@ fn details_are_asked_for_again_with_every_look_and_left_by_escape() {
 #[test]
 fn what_was_done_is_told_for_a_while_and_not_too_much_is_under_way() {
     let mut model = showing(seen(some(), None));
-    let asked = Wish { target: target(Focus::Observers, "feed-1"), verb: Verb::Resume };
+    let asked = Wish { target: target(Focus::Observers, "feed-1"), verb: Verb::Resume, to: None };
     assert_eq!(types(&mut model, "rrrrrrrrrr").len(), 8);
     assert!(matches!(&model.said, Some(Said::Badly(why)) if why.contains("under way")));
     let told = "observer feed-1 resumes (Created)";

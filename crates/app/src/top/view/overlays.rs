@@ -5,6 +5,7 @@ use crate::output::cut;
 use crate::top::body::Body;
 use crate::top::feed::Subject;
 use crate::top::model::{Mode, Model, Verb, Wish};
+use crate::top::moving::Room;
 use crate::top::target::{Focus, Target};
 use everwatch_core::wording::counted;
 use ratatui::Frame;
@@ -43,7 +44,10 @@ pub(super) fn keys(model: &Model, width: usize, paint: Paint) -> Line<'static> {
     let keys: &[(&str, &str)] = match (&model.mode, model.focus) {
         (Mode::Browse, _) if !matches!(model.body, Body::Lists) => &of_view,
         (Mode::Typing(_), _) => &[("Enter", "filter"), ("Esc", "cancel")],
-        (Mode::Asking(_), _) => &[("y", "yes"), ("n", "no")],
+        (Mode::Asking(_, rooms), _) if !rooms.is_empty() => {
+            &[("1-9", "move to this service"), ("y", "to any service"), ("n", "no")]
+        }
+        (Mode::Asking(..), _) => &[("y", "yes"), ("n", "no")],
         (Mode::Details { target: Target { what: Focus::Services, .. }, .. }, _) => {
             &[("↑↓", "scroll"), ("e", "events"), ("Esc", "back")]
         }
@@ -135,24 +139,33 @@ fn drain(model: &Model, wish: &Wish) -> String {
     }
 }
 
-pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, (model, wish): (&Model, &Wish), paint: Paint) {
+pub(super) fn ask(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    (model, wish, rooms): (&Model, &Wish, &[Room]),
+    paint: Paint,
+) {
     let name = &wish.target.name;
     let question = format!("{} {name}?", capitalised(wish.verb.word()));
     let what = match wish.verb {
         Verb::Delete => "This cannot be undone.".to_owned(),
         Verb::Pause => "It stops, and runs again only after a resume.".to_owned(),
         Verb::Restart => "It stops, and starts again.".to_owned(),
-        Verb::Move => "It stops, and starts on another service.".to_owned(),
+        Verb::Move if rooms.is_empty() => {
+            "No other service has a free slot for it: it would start on its service again.".to_owned()
+        }
+        Verb::Move => "It stops, and starts on the service that you choose.".to_owned(),
         Verb::Drain => drain(model, wish),
         Verb::Resume | Verb::Retry | Verb::Cordon | Verb::Uncordon => String::new(),
     };
-    let area = centred(area, ASKED_WIDTH, if what.width() > usize::from(ASKED_WIDTH) - 2 { 7 } else { 6 });
-    let lines = vec![
-        Line::styled(question, paint.bold()),
-        Line::raw(what),
-        Line::raw(""),
-        Line::raw("y  yes      n  no"),
-    ];
+    let yes = if rooms.is_empty() { "y  yes" } else { "y  any service" };
+    let room = |(at, it): (usize, &Room)| Line::raw(format!("{}  {}: {} free", at + 1, it.service, it.free));
+    let mut lines = vec![Line::styled(question, paint.bold()), Line::raw(what.clone()), Line::raw("")];
+    lines.extend(rooms.iter().enumerate().map(room));
+    lines.push(Line::raw(format!("{yes}      n  no")));
+    let broken = usize::from(what.width() > usize::from(ASKED_WIDTH) - 2);
+    let height = u16::try_from(lines.len() + broken + 2).unwrap_or(u16::MAX);
+    let area = centred(area, ASKED_WIDTH, height);
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines).block(Block::bordered()).wrap(Wrap { trim: false }), area);
 }

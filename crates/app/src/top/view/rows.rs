@@ -1,7 +1,7 @@
 //! Draws the two lists. Only the visible rows are laid out.
 
 use super::{Paint, bar, cut_line, fullness, number};
-use crate::output::{Tone, age, cut, line, with_times_of_day};
+use crate::output::{Tone, age, cut, line, reason_or_error, with_times_of_day};
 use crate::top::load::SORTED_MAX;
 use crate::top::model::Model;
 use crate::top::seen::{Observer, Service};
@@ -224,10 +224,9 @@ fn holder(it: &Observer) -> &str {
 
 /// The reason for its status, otherwise its own progress text.
 fn rest(it: &Observer, now: Timestamp, width: usize) -> String {
-    let told = if it.reason.is_empty() {
-        it.progress.clone().unwrap_or_default()
-    } else {
-        with_times_of_day(&it.reason, now)
-    };
+    let restarts = it.health.as_deref() == Some("restarting");
+    let why = reason_or_error(&it.reason, it.last_error.as_deref(), restarts);
+    let told =
+        if why.is_empty() { it.progress.clone().unwrap_or_default() } else { with_times_of_day(&why, now) };
     cut(&line(&told), width)
 }
