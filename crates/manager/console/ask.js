@@ -1,7 +1,8 @@
 // Dialogs and toasts.
 import { h } from "./dom.js";
 
-const TOAST_MS = 8000;
+/** How long a toast stays: that something was done is read at once, and what is wrong takes longer. */
+const TOAST_MS = { good: 5000, note: 8000, bad: 8000 };
 const TOASTS_MAX = 4;
 
 /** Removes the toasts of refused requests: a later request has succeeded, or the user has gone to another page. */
@@ -17,7 +18,7 @@ export function toast(text, tone = "bad") {
     h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: gone }, "×"));
   list.append(item);
   while (list.children.length > TOASTS_MAX) list.firstChild.remove();
-  setTimeout(gone, TOAST_MS);
+  setTimeout(gone, TOAST_MS[tone]);
 }
 
 /** The element of the dialog, empty. Each dialog has its own, because the browser reports the end of one later, when the next may be open. */
