@@ -19,6 +19,10 @@ const KEYS: usize = 3;
 const SHARED: &str = "shared";
 const SHARED_MAX: usize = 3;
 const KEY_MAX: usize = 2;
+/// So often, an observer of each key has to begin to run at least.
+const RUNS: usize = 20;
+/// How long the observers run on a machine that is busy with other work, at most.
+const LOADED: Duration = Duration::from_secs(180);
 
 /// An observer that writes a beacon every 20 ms, for about half a second.
 fn job(number: usize, folder: &Path) -> Value {
@@ -59,6 +63,12 @@ fn most_at_once(all: &BTreeMap<String, Vec<Run>>) -> BTreeMap<String, (usize, us
     changes.into_iter().map(|(key, changes)| (key, beacons::most_at_once(changes))).collect()
 }
 
+/// Whether observers of each key have run often enough, and as many at once as may, so that a maximum that does not hold is seen.
+fn used_enough(folder: &Path, allowed: impl Fn(&str) -> usize) -> bool {
+    let most = most_at_once(&beacons::read(folder));
+    most.len() == KEYS + 1 && most.iter().all(|(key, (most, begun))| *most >= allowed(key) && *begun > RUNS)
+}
+
 /// Lets all observers that have ended run again.
 async fn again(api: &Api) {
     let Ok(ended) =
@@ -86,11 +96,15 @@ async fn a_maximum_is_never_exceeded_while_services_and_managers_are_killed() {
     for number in 0..OBSERVERS {
         api.create(job(number, &folder)).await;
     }
+    let allowed = |key: &str| if key == SHARED { SHARED_MAX } else { KEY_MAX };
     let begun = Instant::now();
     let mut kills: Vec<(u64, &str)> =
         vec![(4, "a"), (9, "b"), (14, "second"), (19, "c"), (24, "manager"), (29, "a"), (34, "b")];
     kills.reverse();
-    while begun.elapsed() < Duration::from_secs(45) {
+    // A slow machine takes longer until each key was used enough to be judged.
+    while begun.elapsed() < Duration::from_secs(45)
+        || (begun.elapsed() < LOADED && !used_enough(&folder, allowed))
+    {
         if kills.last().is_some_and(|(secs, _)| begun.elapsed() >= Duration::from_secs(*secs)) {
             let (_, victim) = kills.pop().unwrap();
             cluster.kill(victim);
@@ -103,10 +117,9 @@ async fn a_maximum_is_never_exceeded_while_services_and_managers_are_killed() {
         again(if kills.len().is_multiple_of(2) { &api } else { &second }).await;
     }
     let most = most_at_once(&beacons::read(&folder));
-    let allowed = |key: &str| if key == SHARED { SHARED_MAX } else { KEY_MAX };
     for (key, (most, begun)) in &most {
         assert_eq!(*most, allowed(key), "of {key}, at once: {most:?}");
-        assert!(*begun > 20, "{begun} runs of {key}");
+        assert!(*begun > RUNS, "{begun} runs of {key}");
     }
     assert_eq!(most.len(), KEYS + 1);
     // A kill between the report of an end and the acknowledgement leaves a place in doubt for `orphan_after`.
