@@ -25,7 +25,7 @@ pub(crate) struct TlsFiles {
         display_order = 103
     )]
     pub(crate) ca: Option<PathBuf>,
-    /// Client certificate for the manager, in PEM form
+    /// Client certificate, in PEM form
     #[arg(
         id = "tls-cert-file",
         long = "cert-file",
@@ -37,7 +37,7 @@ pub(crate) struct TlsFiles {
         display_order = 104
     )]
     pub(crate) certificate: Option<PathBuf>,
-    /// Private key of the client certificate, in PEM form
+    /// Private key of the client certificate
     #[arg(
         id = "tls-key-file",
         long = "key-file",

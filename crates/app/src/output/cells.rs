@@ -85,7 +85,9 @@ pub(super) fn without_millis(text: &str) -> String {
 
 /// The reason of an observer. While it restarts, its last error: what a narrow column must not lose.
 pub(crate) fn reason_or_error(reason: &str, last_error: Option<&str>, restarts: bool) -> String {
-    let Some(error) = last_error.filter(|error| restarts && !error.is_empty()) else { return reason.to_owned() };
+    let Some(error) = last_error.filter(|error| restarts && !error.is_empty()) else {
+        return reason.to_owned();
+    };
     match reason.strip_prefix("restarting after an error, ") {
         Some(next) => format!("{error}; {next}"),
         None if reason.is_empty() => error.to_owned(),
@@ -195,11 +197,21 @@ mod tests {
     #[test]
     fn the_reason_of_an_observer_that_restarts_is_its_error() {
         for (reason, error, restarts, told) in [
-            ("restarting after an error, next attempt at T", Some("refused"), true, "refused; next attempt at T"),
+            (
+                "restarting after an error, next attempt at T",
+                Some("refused"),
+                true,
+                "refused; next attempt at T",
+            ),
             ("", Some("refused"), true, "refused"),
             ("held: by an operator", Some("refused"), true, "held: by an operator"),
             ("", Some("refused"), false, ""),
-            ("restarting after an error, next attempt at T", None, true, "restarting after an error, next attempt at T"),
+            (
+                "restarting after an error, next attempt at T",
+                None,
+                true,
+                "restarting after an error, next attempt at T",
+            ),
         ] {
             assert_eq!(reason_or_error(reason, error, restarts), told);
         }

@@ -1,8 +1,8 @@
 //! The columns of each kind of list.
 
 use super::cells::{
-    bytes, cause, epoch, in_words, labels, millis, observers, or_dash, reason_or_error, second, since, time_of_day,
-    without_millis,
+    bytes, cause, epoch, in_words, labels, millis, observers, or_dash, reason_or_error, second, since,
+    time_of_day, without_millis,
 };
 use super::incident::{cause_of, destinations, gap_of_moves, longest_gap, main_destination};
 use super::table::{Column, View};

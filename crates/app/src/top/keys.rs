@@ -3,9 +3,8 @@
 use super::body::Body;
 use super::misplaced::answer;
 use super::model::{Effect, Mode, Model, Said, Verb, Wish};
-use super::moving::Room;
 use super::query::Query;
-use super::target::Focus;
+use super::target::{Focus, Room};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// The longest filter.

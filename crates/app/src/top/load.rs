@@ -21,6 +21,7 @@ use everwatch_core::record::health::Health;
 use futures::future::join_all;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -116,7 +117,7 @@ async fn act<T: DeserializeOwned>(client: &Client, path: &str, wish: &Wish) -> a
     let body = wish.to.as_ref().map(|service| json!({"service": service}));
     match wish.verb {
         Verb::Delete => client.send(Method::DELETE, path, None).await,
-        verb => client.send(Method::POST, &format!("{path}/{}", verb.word()), body).await,
+        verb => client.send(Method::POST, &format!("{path}/{}", verb.word()), body.as_ref()).await,
     }
 }
 

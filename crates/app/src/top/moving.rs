@@ -1,16 +1,10 @@
 //! Where an observer can move: the services of its pool with room for it.
 
 use super::model::Model;
+use super::target::Room;
 
 /// At most as many as there are digits to choose one.
 const ROOMS_MAX: usize = 9;
-
-/// A service with free slots.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Room {
-    pub(super) service: String,
-    pub(super) free: u32,
-}
 
 impl Model {
     /// The services to which this observer can move, by name. Of more than [`ROOMS_MAX`], those with the most free slots.
@@ -24,8 +18,10 @@ impl Model {
                 && Some(&other.name) != holder
                 && (other.kinds.is_empty() || other.kinds.contains(&it.kind))
         });
-        let rooms =
-            others.map(|other| Room { service: other.name.clone(), free: other.capacity.saturating_sub(other.held) });
+        let rooms = others.map(|other| Room {
+            service: other.name.clone(),
+            free: other.capacity.saturating_sub(other.held),
+        });
         let mut rooms: Vec<Room> = rooms.filter(|room| room.free >= it.weight).collect();
         rooms.sort_by_key(|room| std::cmp::Reverse(room.free));
         rooms.truncate(ROOMS_MAX);

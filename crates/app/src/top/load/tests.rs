@@ -218,7 +218,8 @@ async fn an_action_is_answered_as_by_its_command() {
         (Focus::Services, Verb::Drain, "service s1 drains: its row shows the progress"),
         (Focus::Observers, Verb::Move, "observer one moves to another service (Processing)"),
     ] {
-        let wish = Wish { target: Target { what, id: "1".to_owned(), name: "name".to_owned() }, verb, to: None };
+        let wish =
+            Wish { target: Target { what, id: "1".to_owned(), name: "name".to_owned() }, verb, to: None };
         assert_eq!(carry_out(&manager.client, &wish).await.as_deref(), Ok(told));
     }
 }

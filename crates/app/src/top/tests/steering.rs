@@ -45,11 +45,11 @@ fn what_ends_runs_is_asked_for_and_only_an_answer_is_an_answer() {
 #[test]
 fn a_move_goes_to_the_service_that_the_user_chooses() {
     let mut all = seen(some(), None);
-    all.services.iter_mut().for_each(|it| it.held = if it.name == "cobalt" { 10 } else { 3 });
+    all.services.iter_mut().for_each(|it| it.held = if it.name == "chalk" { 10 } else { 3 });
     let mut model = showing(all);
     types(&mut model, "m");
     let asked = super::drawing::drawn(&mut model, (80, 24));
-    assert!(asked.contains("1  basalt: 7 free") && !asked.contains("cobalt:"), "{asked}");
+    assert!(asked.contains("1  basalt: 7 free") && !asked.contains("chalk:"), "{asked}");
     assert!(!asked.contains("amber:"), "it runs there: {asked}");
     assert_eq!(types(&mut model, "2"), [], "there is one");
     let to = Some("basalt".to_owned());
