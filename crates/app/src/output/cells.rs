@@ -91,6 +91,7 @@ pub(crate) fn reason_or_error(reason: &str, last_error: Option<&str>, restarts: 
     match reason.strip_prefix("restarting after an error, ") {
         Some(next) => format!("{error}; {next}"),
         None if reason.is_empty() => error.to_owned(),
+        None if reason.starts_with("started again") => format!("{error}; {reason}"),
         None => reason.to_owned(),
     }
 }
@@ -204,6 +205,7 @@ mod tests {
                 "refused; next attempt at T",
             ),
             ("", Some("refused"), true, "refused"),
+            ("started again after 3 errors", Some("refused"), true, "refused; started again after 3 errors"),
             ("held: by an operator", Some("refused"), true, "held: by an operator"),
             ("", Some("refused"), false, ""),
             (
