@@ -1,6 +1,7 @@
 //! A user looks: the failover timeline, an incident, the palette, keys, the switch between UTC and local time.
 
 use crate::browser::Browser;
+use everwatch_core::record::health::Health;
 use everwatch_tests::cluster::Cluster;
 use fantoccini::Locator;
 use serde_json::{Value, json};
@@ -156,4 +157,33 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     page.press("UTC").await;
     page.until("times in UTC", "document.querySelector('main time')?.title.endsWith('UTC')").await;
     page.until("a page without old words", "!/Processing|OnDeleting/.test(document.body.innerText)").await;
+}
+
+#[tokio::test]
+async fn the_list_is_sorted_by_what_needs_attention() {
+    let mut cluster = Cluster::new("sorting");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let crash = json!({"argv": ["/bin/sh", "-c", "exit 1"]});
+    for (name, kind, spec) in
+        [("one", "ticker", json!({})), ("two", "exec", crash), ("three", "ticker", json!({}))]
+    {
+        cluster.api.create(json!({"name": name, "kind": kind, "spec": spec})).await;
+    }
+    let (status, answer) = cluster.api.call("POST", "/v1/observers/three/pause", None).await;
+    assert_eq!(status, 202, "{answer}");
+    cluster.api.until_status("three", "Paused").await;
+    cluster.api.until_observer("two", |it| it.health == Some(Health::Restarting)).await;
+    let page = Browser::open(&format!("{}/#/observers", cluster.api.url)).await;
+    let names = "[...document.querySelectorAll('tbody td.name a')].map((it) => it.textContent).join()";
+    page.until("the names in order", &format!("{names} === 'one,three,two'")).await;
+    page.click(Locator::Css("[aria-label='Sort by health']")).await;
+    page.until("the problem first", &format!("{names} === 'two,one,three'")).await;
+    page.click(Locator::Css("[aria-label='Sort by health']")).await;
+    page.until("the problem last", &format!("{names} === 'three,one,two'")).await;
+    // What has no service stays last in both directions.
+    for _ in 0..2 {
+        page.click(Locator::Css("[aria-label='Sort by service']")).await;
+        page.until("the paused one last", &format!("{names}.endsWith(',three')")).await;
+    }
 }

@@ -9,14 +9,14 @@ const tags = (labels) => Object.entries(labels).map(([key, value]) => h("a", { c
 
 /** In the order of the list. `sort`: the field by which the list can be sorted. */
 const COLUMNS = [
-  { name: "health", title: "Health", cell: health },
-  { name: "namespace", title: "Namespace", cell: (it) => it.namespace, rare: true },
-  { name: "kind", title: "Kind", cell: (it) => it.kind },
-  { name: "pool", title: "Pool", cell: (it) => it.pool, rare: true },
-  { name: "priority", title: "Priority", class: "n", cell: (it) => number(it.priority), rare: true },
-  { name: "service", title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : none() },
-  { name: "restarts", title: "Restarts", class: "n", cell: (it) => number(it.restarts), rare: true },
-  { name: "started", title: "Last started", class: "n when", cell: (it) => time(it.started_at) },
+  { name: "health", title: "Health", cell: health, sort: "health" },
+  { name: "namespace", title: "Namespace", cell: (it) => it.namespace, rare: true, sort: "namespace" },
+  { name: "kind", title: "Kind", cell: (it) => it.kind, sort: "kind" },
+  { name: "pool", title: "Pool", cell: (it) => it.pool, rare: true, sort: "pool" },
+  { name: "priority", title: "Priority", class: "n", cell: (it) => number(it.priority), rare: true, sort: "priority" },
+  { name: "service", title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : none(), sort: "service" },
+  { name: "restarts", title: "Restarts", class: "n", cell: (it) => number(it.restarts), rare: true, sort: "restarts" },
+  { name: "started", title: "Last started", class: "n when", cell: (it) => time(it.started_at), sort: "started" },
   { name: "created", title: "Created", class: "n when", cell: (it) => time(it.created_at), sort: "created_at" },
   { name: "labels", title: "Labels", cell: (it) => tags(it.labels), rare: true },
   { name: "reason", title: "Reason", class: "text spare", cell: note },

@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { columnMenu, columnsOf, note } from "./list-columns.js";
+import { SORTED_MAX, sortedPage } from "./list-sort.js";
 import { COUNTS } from "./nav.js";
 import { ACTIONS, actOn, mayDo, possible } from "./observer-actions.js";
 import { FILTERS, saveButton, viewsBar } from "./saved-views.js";
@@ -26,7 +27,7 @@ async function load({ params }) {
   // A role may permit observers and nothing else: the list then lacks counts and choices.
   const none = { items: [] };
   const [page, stats, kinds, pools, services] = await Promise.all([
-    get("/v1/observers", { ...filter, cursor: params.get("cursor"), limit: PAGE }),
+    sortedPage(filter, params, PAGE),
     readable("status:read", () => get("/v1/stats"), { observers: {}, health: {} }), readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none),
     readable("services:read", () => get("/v1/services", { state: "active,standby,cordoned,draining,suspect", limit: 1000 }), none)]);
   for (const it of page.items) if (ticked.has(it.id)) ticked.set(it.id, it);
@@ -134,11 +135,12 @@ function pager({ page }, params, context) {
   const at = Number(params.get("page") ?? 1) || 1;
   const cursor = params.get("cursor") ?? "";
   const first = (at - 1) * PAGE + 1;
-  const next = () => { behind.set(page.next_cursor, cursor); context.set({ cursor: page.next_cursor, page: String(at + 1) }, false); scrollTo(0, 0); };
-  const previous = () => { const start = at > 2 ? behind.get(cursor) : ""; context.set(start === undefined ? FRESH_PAGE : { cursor: start, page: start ? String(at - 1) : "" }, false); };
+  const turn = (to) => { context.set({ page: to > 1 ? String(to) : "" }, false); scrollTo(0, 0); };
+  const next = () => { if (page.isOwn) return turn(at + 1); behind.set(page.next_cursor, cursor); context.set({ cursor: page.next_cursor, page: String(at + 1) }, false); scrollTo(0, 0); };
+  const previous = () => { if (page.isOwn) return turn(at - 1); const start = at > 2 ? behind.get(cursor) : ""; context.set(start === undefined ? FRESH_PAGE : { cursor: start, page: start ? String(at - 1) : "" }, false); };
   return h("nav", { class: "pager", "aria-label": "Pages" },
     h("span", {}, page.items.length ? `${number(first)}–${number(first + page.items.length - 1)} of ${number(page.total)}` : counted(page.total, "observer")),
-    h("button", { type: "button", class: "button", disabled: !cursor, onclick: previous }, "Previous"),
+    h("button", { type: "button", class: "button", disabled: page.isOwn ? at === 1 : !cursor, onclick: previous }, "Previous"),
     h("button", { type: "button", class: "button", disabled: !page.next_cursor, onclick: next }, "Next"));
 }
 
@@ -152,6 +154,7 @@ function draw(data, { params }, context) {
     h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null, saveButton(params, context), data.page.items.length ? columnMenu(params, data.page.items, context) : null),
     viewsBar(params, context),
     filters(data, params, context),
+    data.page.isPart ? h("p", { class: "fine", key: "part" }, `Only the first ${number(SORTED_MAX)} of ${counted(data.page.total, "observer")} by name are sorted. Filter the list to sort all that match.`) : null,
     data.page.items.length ? rows(data, params, context) : nothing,
     data.page.items.length ? pager(data, params, context) : null,
     selection(data, context),

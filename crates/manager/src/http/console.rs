@@ -76,6 +76,7 @@ const FILES: &[File] = files! {
     "/console/lanes.js": "lanes.js", SCRIPT;
     "/console/limits.js": "limits.js", SCRIPT;
     "/console/list-columns.js": "list-columns.js", SCRIPT;
+    "/console/list-sort.js": "list-sort.js", SCRIPT;
     "/console/live.js": "live.js", SCRIPT;
     "/console/log-tail.js": "log-tail.js", SCRIPT;
     "/console/login.js": "login.js", SCRIPT;
