@@ -49,6 +49,16 @@ pub(super) async fn named(
     names: &[String],
     wait: Option<Duration>,
 ) -> anyhow::Result<()> {
+    each(client, action, (names, &BTreeMap::new()), wait).await
+}
+
+/// Acts on the observers of these names or ids; `known`: the names of those that are given by their ids, for messages.
+async fn each(
+    client: &Client,
+    action: Action<'_>,
+    (names, known): (&[String], &BTreeMap<String, &str>),
+    wait: Option<Duration>,
+) -> anyhow::Result<()> {
     let body = match action {
         Action::MoveToPool(pool) => Some(json!({ "pool": pool })),
         Action::MoveToService(service) => Some(json!({ "service": service })),
@@ -57,7 +67,14 @@ pub(super) async fn named(
     let (body, is_alone) = (body.as_ref(), names.len() == 1);
     let one = |name| hinted(client, (unknown::OBSERVERS, name), act(client, action, (name, body), wait));
     fan_out::each(names, "done", |name| async move {
-        let it = match one(name).await? {
+        let acted = one(name).await.map_err(|error| match known.get(name) {
+            Some(known) => {
+                let text = format!("{known}: {error:#}");
+                fan_out::replaced(error, text)
+            }
+            None => error,
+        });
+        let it = match acted? {
             Acted::Asked(it) => it,
             Acted::Reached(told) => return Ok(told),
         };
@@ -149,8 +166,10 @@ pub(super) async fn relocate(client: &Client, asked: &Move) -> anyhow::Result<()
         let found = counted_subject(found.len() as u64, "observer", ["matches", "match"]);
         return Err(Failure::Conflict(format!("{found}, not {count}: nothing was done")).into());
     }
+    let names: BTreeMap<String, &str> =
+        found.iter().map(|it| (it.id.to_string(), it.name.as_str())).collect();
     let ids: Vec<String> = found.iter().map(|it| it.id.to_string()).collect();
-    if ids.is_empty() { Ok(()) } else { named(client, action, &ids, asked.wait.time).await }
+    if ids.is_empty() { Ok(()) } else { each(client, action, (&ids, &names), asked.wait.time).await }
 }
 
 /// Refuses `move OBSERVER SERVICE`, as one would write it for `mv`, before the observer moves to some other service; also if there

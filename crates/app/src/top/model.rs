@@ -336,7 +336,8 @@ impl Model {
         let items = &seen.observers.items;
         let found = items.iter().position(|it| Some(&it.id) == observer.as_ref());
         self.observer = at(found, self.observer, items.len());
-        let found = service.and_then(|was| place_of(&was, &seen.services));
+        let before = self.seen.as_ref().map_or(&[][..], |seen| &seen.services);
+        let found = service.and_then(|was| place_of(&was, before, &seen.services));
         self.service = at(found, self.service, seen.services.len());
         (self.seen, self.shown) = (Some(seen), query);
     }

@@ -151,10 +151,14 @@ pub(super) fn with_lost(mut living: Vec<Service>, ended: Vec<Service>, now: Time
     living
 }
 
-/// Where a selected service is now. If it was lost meanwhile, the next process of that name takes its place.
-pub(super) fn place_of(was: &Service, services: &[Service]) -> Option<usize> {
+/// Where a service that was selected `before` is now. The selection never goes to another service by itself: of a service that was lost
+/// meanwhile, it goes to the next process of that name as soon as there is one, and until then to the row of the loss.
+pub(super) fn place_of(was: &Service, before: &[Service], services: &[Service]) -> Option<usize> {
+    let lives = |all: &[Service]| all.iter().position(|it| it.name == was.name && !it.is_lost());
     let same = services.iter().position(|it| it.id == was.id && it.is_lost() == was.is_lost());
-    same.or_else(|| services.iter().position(|it| it.name == was.name && !it.is_lost()))
+    let is_back = was.is_lost() && lives(before).is_none();
+    let next = lives(services).filter(|_| is_back || same.is_none());
+    next.or(same).or_else(|| services.iter().position(|it| it.name == was.name))
 }
 
 impl Seen {

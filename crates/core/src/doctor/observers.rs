@@ -198,7 +198,7 @@ fn frozen_yet_living(fleet: &FleetFacts) -> Option<Finding> {
         why: "the broker notices only after two missed heartbeats that a client is silent: until then, the observers there stand \
               still, and count as running"
             .to_owned(),
-        cure: format!("`everwatch chaos thaw {first}`, or wait a few seconds: its observers then run elsewhere"),
+        cure: format!("`everwatch chaos thaw {first}`, or wait until the broker notices: what it holds then runs elsewhere"),
     })
 }
 

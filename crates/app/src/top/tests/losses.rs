@@ -230,3 +230,28 @@ fn control_keys_edit_a_filter_as_in_shells() {
     assert_eq!(control('w'), Mode::Typing("app=x ".to_owned()));
     assert_eq!(control('u'), Mode::Typing(String::new()));
 }
+
+#[test]
+fn the_selection_stays_with_the_name_of_a_service_that_is_lost_and_comes_back() {
+    let mut model = watching();
+    press(&mut model, KeyCode::Tab);
+    press(&mut model, KeyCode::Down);
+    let selected = |model: &Model| model.selected(Focus::Services).unwrap();
+    assert_eq!(selected(&model).name, "basalt");
+    // Its row is the last one until its next process has registered, which has another id.
+    let mut gone = seen(some(), None);
+    gone.services.remove(1);
+    gone.services.push(service("basalt", "lost", 0, 20));
+    model.on(Input::Changed);
+    loaded(&mut model, gone);
+    assert_eq!(selected(&model).name, "basalt", "an order would reach another service");
+    model.on(Input::Changed);
+    loaded(&mut model, after_the_loss());
+    assert_eq!(selected(&model).id, "id-of-another-basalt");
+    // A user who selects the row of the loss stays there.
+    press(&mut model, KeyCode::Down);
+    let lost = selected(&model);
+    model.on(Input::Changed);
+    loaded(&mut model, after_the_loss());
+    assert_eq!(selected(&model), lost);
+}

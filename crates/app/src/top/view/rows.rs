@@ -136,7 +136,7 @@ fn note(it: &Service, now: Timestamp, is_back: bool) -> String {
         told.push(format!("{} of {} handed over", drain.moved, drain.of));
         told.extend(drain.waits.clone());
     } else if it.cordoned && it.unconfirmed.is_none() {
-        told.push("by hand".to_owned());
+        told.push(if it.state == "cordoned" { "by hand" } else { "cordoned by hand" }.to_owned());
     }
     told.extend(it.unconfirmed.clone());
     if let Some(capacity) = it.capacity_set {
