@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 /// Heartbeats are gathered for this long, so that many services cost few reads and saves. They count from the start of
-/// this time, so a manager may consider a service silent slightly too early, but not alive for too long.
+/// this time, so a manager may consider a service silent slightly too early, but not alive for too long. The gaps of observers count
+/// from a heartbeat as soon as it has arrived.
 const GATHER: Duration = Duration::from_millis(200);
 /// The broker delivers this many messages and keeps the others until these are acknowledged. Then it delivers the next
 /// ones together, which costs much less than one delivery for each message that arrives.
@@ -50,10 +51,9 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
     let mut more = false;
     while let Some(first) = next(consumer.as_mut(), &over).await {
         let since = manager.records.clock.now();
-        if !more && over.run_until_cancelled(tokio::time::sleep(GATHER)).await.is_none() {
-            return;
-        }
-        let batch = gather(&manager.records, session.as_ref(), consumer.as_mut(), (first, since)).await;
+        let until = Instant::now() + if more { ROUND } else { GATHER };
+        let gathering = gather(&manager.records, session.as_ref(), consumer.as_mut(), (first, since), until);
+        let Some(batch) = over.run_until_cancelled(gathering).await else { return };
         more = batch.more;
         if insist(&over, || apply(&manager, &batch)).await.is_none() {
             return;
@@ -74,26 +74,30 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
     }
 }
 
-/// Takes `first` and what the queue holds. Messages are acknowledged before they are applied: if this manager ends in
-/// between, the next heartbeat replaces it.
+/// Takes `first`, what arrives until `gathered`, and what the queue then holds. Messages are acknowledged before they are applied: if
+/// this manager ends in between, the next heartbeat replaces it.
 async fn gather(
     records: &Records,
     session: &dyn Session,
     consumer: &mut dyn Consumer,
     (first, since): (Delivery, Timestamp),
+    gathered: Instant,
 ) -> Batch {
     let mut batch = Batch { since, ..Batch::default() };
     batch.add(records, &first);
     let (mut taken, mut rounds) = (vec![first.receipt], Rounds::new(PREFETCH, MESSAGES_MAX));
+    let mut until = gathered;
     loop {
-        let until = Instant::now() + ROUND;
         while taken.len() < usize::from(PREFETCH)
             && let Ok(Some(delivery)) = timeout_at(until, consumer.next()).await
         {
             taken.push(delivery.receipt);
             batch.add(records, &delivery);
         }
+        // Those that arrive meanwhile are delivered together after the acknowledgements.
+        tokio::time::sleep_until(gathered).await;
         ack_all(session, &taken).await;
+        until = Instant::now() + ROUND;
         match rounds.after(taken.len()) {
             AfterRound::TakeAnother => taken.clear(),
             AfterRound::Apply => return batch,
