@@ -145,11 +145,16 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     open_from_palette(&page, "pause orders-2", "Pause orders-2").await;
     page.press("Pause orders-2").await;
     cluster.api.until_status("orders-2", "Paused").await;
+    page.run(&key("k", true)).await;
+    page.write("#palette input", "pause orders-2").await;
+    page.until_text("#found [aria-disabled=true]", "not possible: it is paused").await;
+    page.run("document.querySelector('#palette').close()").await;
     page.view("#/observers/orders-2").await;
     page.until_text("h1", "orders-2").await;
     open_from_palette(&page, "resume", "Resume orders-2").await;
     cluster.api.until_status("orders-2", "Processing").await;
     open_from_palette(&page, "cordon a", "Cordon a").await;
+    page.press("Cordon a").await;
     cluster.api.until_service("a", |it| it.cordoned).await;
 
     page.view("#/observers/orders-1").await;

@@ -7,7 +7,7 @@ import { may } from "./session.js";
 const CHORD_MS = 1200;
 
 const OTHERS = [
-  ["Ctrl K or ⌘K", "find a page, a saved view, an observer, a service"], ["/", "filter this list, or the list of observers"], ["c", "new observer"],
+  ["Ctrl K or ⌘K", "find a page, a view, an observer, a service; or act: pause orders-1"], ["/", "filter this list, or the list of observers"], ["c", "new observer"],
   ["e", "edit the observer of this page"], ["j and k", "next and previous row, card or box"], ["arrow keys", "in the topology: from observer to observer"], ["Enter or o", "open the row"], ["x", "select the row"], ["?", "this help"], ["Esc", "close"],
 ];
 

@@ -152,8 +152,10 @@ function arcs(it, rows, { x, right }) {
     const to = rows.get(name), far = Math.abs(to - from);
     // Half of them had started by then; some may have waited much longer for a slot.
     const started = Date.parse(it.since) + it.gap_ms_median;
-    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(started), x0 + 16 + far * 4), right - END);
-    return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${Math.min(x0 + 18, x1).toFixed(1)} ${y0},${(x1 - 6).toFixed(1)} ${(y0 + y1) / 2},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: END }));
+    const y1 = y(to) + (to < from ? ROW - 4 : 4), x1 = Math.min(Math.max(x(started), x0), right - END);
+    // Both ends stand at their times: a curve that leads to a later place would look like a later start.
+    const bow = x1 + 12 + far * 4;
+    return s("g", {}, s("path", { class: "arc", d: `M${x0.toFixed(1)} ${y0}C${bow.toFixed(1)} ${y0},${bow.toFixed(1)} ${y1},${x1.toFixed(1)} ${y1}` }), s("circle", { class: "end", cx: x1.toFixed(1), cy: y1, r: END }));
   });
 }
 

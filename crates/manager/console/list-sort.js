@@ -8,7 +8,8 @@ export const SORTED_MAX = 1000;
 const STANDINGS = ["Failed", "restarting", "waiting", "moving", "stopping", "running", "OnDeleting", "Scheduled", "Paused", "Completed"];
 const rank = (it) => { const at = STANDINGS.indexOf(standing(it)); return at < 0 ? STANDINGS.length : at; };
 
-/** What each column is sorted by. */
+const OF_MANAGERS = ["name", "created_at"];
+/** What each other column is sorted by. */
 const OWN = {
   health: rank, kind: (it) => it.kind, namespace: (it) => it.namespace, pool: (it) => it.pool, priority: (it) => it.priority,
   service: (it) => it.service?.name, restarts: (it) => it.restarts, started: (it) => it.started_at,
@@ -34,7 +35,7 @@ function ordered(items, valueOf, isDescending) {
  */
 export async function sortedPage(filter, params, size) {
   const sort = params.get("sort") ?? "name", field = sort.replace("-", "");
-  if (!Object.hasOwn(OWN, field)) return get("/v1/observers", { ...filter, cursor: params.get("cursor"), limit: size });
+  if (!Object.hasOwn(OWN, field)) return get("/v1/observers", { ...filter, sort: OF_MANAGERS.includes(field) ? sort : "name", cursor: params.get("cursor"), limit: size });
   const read = await get("/v1/observers", { ...filter, sort: "name", limit: SORTED_MAX });
   const sorted = ordered(read.items, OWN[field], sort.startsWith("-")), from = ((Number(params.get("page")) || 1) - 1) * size;
   return { items: sorted.slice(from, from + size), total: read.total, next_cursor: from + size < sorted.length ? "next" : null, isOwn: true, isPart: read.total > sorted.length };

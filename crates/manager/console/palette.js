@@ -6,6 +6,7 @@ import { MISTAKE, fitting, pieces } from "./match.js";
 import { PAGES } from "./nav.js";
 import { asAction, quickActions } from "./quick-actions.js";
 import { hrefOf, savedViews } from "./saved-views.js";
+import { rebalance } from "./services.js";
 import { isDev, may, readable } from "./session.js";
 import { observerName, observerPath, standing, word } from "./show.js";
 
@@ -22,6 +23,7 @@ const SHORTCUTS = [
   { title: "Observers that restart after errors", words: "restarting crash looping", needs: "observers:read", run: (it) => it.go("#/observers?health=restarting") },
   { title: "Observers that failed", words: "errors", needs: "observers:read", run: (it) => it.go("#/observers?status=Failed") },
   { title: "Observers that wait", words: "waiting queue", needs: "observers:read", run: (it) => it.go("#/observers?health=waiting") },
+  { title: "Rebalance services", words: "spread distribute balance", needs: "services:operate", run: ({ context }) => rebalance(context) },
   { title: "Switch between UTC and local time", words: "time zone timezone clock", run: (it) => it.zone() },
   { title: "Change the theme", words: "dark light mode system", run: (it) => it.theme() },
   { title: "API documentation", words: "docs documentation openapi reference rest help", run: () => { location.href = "/docs/"; } },
@@ -61,32 +63,32 @@ async function observersLike(typed) {
 async function things(typed) {
   const asked = asAction(typed), whole = named(typed);
   if (asked === null) return (await whole).entries;
-  // Without a name, the action concerns the observer or service whose page is open.
+  // Without a name, the action concerns what has its page open.
   const meant = asked.name ? await named(asked.name) : await opened();
   const found = await whole;
   return [...quickActions(asked.action, meant), ...(found.entries.length ? found : meant).entries];
 }
 
-/** The observer or service whose page is open. */
+/** The observer, service or pool whose page is open. */
 async function opened() {
   const [page, ...parts] = location.hash.replace(/^#\/?/, "").split("?")[0].split("/").map(decodeURIComponent), name = parts.at(-1);
-  const { observers, services } = await named(name), isOpen = ({ it }) => it.name === name && (parts.length < 2 || it.namespace === parts[0]);
-  return { observers: page === "observers" ? observers.filter(isOpen) : [], services: page === "services" ? services.filter(isOpen) : [], entries: [] };
+  const { observers, services, pools } = await named(name), isOpen = ({ it }) => it.name === name && (parts.length < 2 || it.namespace === parts[0]);
+  return { observers: page === "observers" ? observers.filter(isOpen) : [], services: page === "services" ? services.filter(isOpen) : [], pools: page === "pools" ? pools.filter(isOpen) : [], entries: [] };
 }
 
 /** What has such a name: the observers and services as `{ it, misfit }`, and the entries of all. */
 async function named(typed) {
-  if (!typed) return { observers: [], services: [], entries: [] };
+  if (!typed) return { observers: [], services: [], pools: [], entries: [] };
   const none = { items: [] };
   const [observers, services, pools, namespaces] = await Promise.all([
     readable("observers:read", () => observersLike(typed), []), readable("services:read", () => get("/v1/services", { limit: 1000 }), none),
     readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
-  const fittingObservers = fitting(observers, observerName, typed).slice(0, FOUND), fittingServices = fitting(services.items.filter((it) => !it.is_deleted), (it) => it.name, typed).slice(0, FOUND);
+  const fittingObservers = fitting(observers, observerName, typed).slice(0, FOUND), fittingServices = fitting(services.items.filter((it) => !it.is_deleted), (it) => it.name, typed).slice(0, FOUND), fittingPools = fitting(pools.items, (it) => it.name, typed).slice(0, FOUND);
   const page = (path) => (commands) => commands.go(`#/${path}`);
-  return { observers: fittingObservers, services: fittingServices, entries: [
+  return { observers: fittingObservers, services: fittingServices, pools: fittingPools, entries: [
     ...fittingObservers.map(({ it, misfit }) => ({ sort: "Observers", misfit, title: observerName(it), status: standing(it), hint: `${word(standing(it))} · ${it.kind}`, run: page(observerPath(it)) })),
     ...fittingServices.map(({ it, misfit }) => ({ sort: "Services", misfit, title: it.name, hint: `${it.state} · ${it.held} of ${it.capacity}`, run: page(`services/${encodeURIComponent(it.name)}`) })),
-    ...sourced("Pools", pools.items, (it) => it.name, (it) => ({ title: it.name, hint: "pool", run: page(`pools/${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
+    ...fittingPools.map(({ it, misfit }) => ({ sort: "Pools", misfit, title: it.name, hint: "pool", run: page(`pools/${encodeURIComponent(it.name)}`) })),
     ...sourced("Namespaces", namespaces.items, (it) => it.name, (it) => ({ title: it.name, hint: "its observers", run: page(`observers?namespace=${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
   ] };
 }
@@ -97,20 +99,25 @@ function ranked(all) {
   return [...Map.groupBy(shown, (it) => it.sort).values()].sort((a, b) => a[0].misfit - b[0].misfit).flat();
 }
 
+function nothingFor(typed) {
+  const asked = asAction(typed);
+  return asked?.name ? `Nothing is named “${asked.name}”.` : `No results for “${typed}”. Write a part of a name, or an action and a name, such as pause orders-1.`;
+}
+
 export function openPalette(commands) {
   const dialog = document.getElementById("palette");
   let found = [], at = 0, turn = 0, timer = null, isSearching = false;
   const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-label": "Find", placeholder: "Find something, or write what to do: pause orders-1", autocomplete: "off", spellcheck: "false" });
   const list = h("ul", { id: "found", role: "listbox", "aria-label": "Found" });
-  const choose = (it) => { dialog.close(); it.run(commands); };
+  const choose = (it) => { if (it.isOff) return; dialog.close(); it.run(commands); };
   const draw = () => {
     const rows = [];
     found.forEach((it, index) => {
       if (it.sort !== found[index - 1]?.sort) rows.push(h("li", { key: `sort-${it.sort}`, class: "sort-of", role: "presentation" }, it.sort));
-      rows.push(h("li", { key: `found-${index}`, id: `found-${index}`, role: "option", "aria-selected": String(index === at), onclick: () => choose(it) },
+      rows.push(h("li", { key: `found-${index}`, id: `found-${index}`, role: "option", "aria-selected": String(index === at), "aria-disabled": it.isOff ? "true" : undefined, onclick: () => choose(it) },
         it.status ? h("span", { class: "mark", "data-status": it.status }) : null, h("span", { class: "name" }, it.title), it.hint ? h("span", { class: "fine" }, it.hint) : null));
     });
-    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, isSearching ? "Searching…" : `No results for “${field.value.trim()}”. An action takes a name: pause orders-1, drain service-1.`));
+    if (rows.length === 0) rows.push(h("li", { key: "none", class: "sort-of", role: "presentation" }, isSearching ? "Searching…" : nothingFor(field.value.trim())));
     patch(list, rows);
     found.length ? field.setAttribute("aria-activedescendant", `found-${at}`) : field.removeAttribute("aria-activedescendant");
     list.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
@@ -137,7 +144,7 @@ export function openPalette(commands) {
     if (by && found.length) { event.preventDefault(); at = (at + by + found.length) % found.length; draw(); }
     if (event.key === "Enter" && found[at]) { event.preventDefault(); choose(found[at]); }
   };
-  dialog.replaceChildren(field, list, h("footer", {}, h("span", {}, "↑↓ choose"), h("span", {}, "Enter open"), h("span", {}, "Esc close")));
+  dialog.replaceChildren(field, list, h("footer", {}, h("span", {}, "↑↓ choose"), h("span", {}, "Enter open or do it"), h("span", {}, "Esc close")));
   dialog.onclose = () => { clearTimeout(timer); turn += 1; };
   dialog.onclick = (event) => { if (event.target === dialog) dialog.close(); };
   dialog.showModal();

@@ -21,10 +21,13 @@ async function remove(it, context) {
   if (await confirm({ title: `Delete pool ${it.name}?`, lines, action: `Delete ${it.name}` })) await context.attempt(async () => { await call("DELETE", path(it.name)); location.hash = "#/pools"; }, `Pool ${it.name} deleted.`);
 }
 
+/** The actions `{ text, run(context), isDanger }` that the state of a pool allows. */
+export const poolActions = (it) => [
+  { text: it.paused ? "Resume" : "Pause", run: (context) => pause(it, context) },
+  it.services === 0 ? { text: "Delete", run: (context) => remove(it, context), isDanger: true } : null].filter(Boolean);
+
 /** The buttons of a pool. */
-export const actions = (it, context) => rowActions(`pool ${it.name}`, [
-  { text: it.paused ? "Resume" : "Pause", label: `${it.paused ? "Resume" : "Pause"} pool ${it.name}`, run: () => pause(it, context) },
-  it.services === 0 ? { text: "Delete", label: `Delete pool ${it.name}`, run: () => remove(it, context), isDanger: true } : null]);
+export const actions = (it, context) => rowActions(`pool ${it.name}`, poolActions(it).map((one) => ({ ...one, label: `${one.text} pool ${it.name}`, run: () => one.run(context) })));
 
 const TYPES = [["shared", "shared: its observers run on all of its services"], ["single", "single: its observers all run on one service, and the others stand by"]];
 

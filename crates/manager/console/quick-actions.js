@@ -1,13 +1,17 @@
-// Actions on one observer or service from the palette: “pause orders-1”, or “pause” while its page is open.
-import { ACTIONS, actOn, possible } from "./observer-actions.js";
+// Actions on one observer, service or pool from the palette: “pause orders-1”, or “pause” while its page is open.
+import { confirm } from "./ask.js";
+import { ACTIONS, actOn, mayDo, possible } from "./observer-actions.js";
+import { poolActions } from "./pools.js";
 import { serviceActions } from "./services.js";
-import { observerName } from "./show.js";
+import { may } from "./session.js";
+import { observerName, observerPath, standing, word as shown } from "./show.js";
 
 /** How many letters of a word make it an action, at least. */
 const LEAST = 2;
 /** How many things with a similar name are offered an action at most. */
 const THINGS = 4;
-const WORDS = [...Object.values(ACTIONS).map((it) => it.word), "Cordon", "Uncordon", "Drain", "Resize", "Kill"];
+const OF_SERVICES = ["Cordon", "Uncordon", "Drain", "Resize", "Kill"], OF_PAGES = ["Edit", "Clone", "Logs"];
+const WORDS = [...Object.values(ACTIONS).map((it) => it.word), ...OF_SERVICES, ...OF_PAGES];
 
 const fits = (word, typed) => word.toLowerCase().startsWith(typed.toLowerCase());
 
@@ -17,9 +21,28 @@ export function asAction(typed) {
   return at < 0 ? null : { action: words[at], name: words.toSpliced(at, 1).join(" ") };
 }
 
-/** The actions on these observers and services that fit, as entries of the palette: the better the name fits, the earlier. */
-export function quickActions(action, { observers, services }) {
-  const ofObservers = observers.slice(0, THINGS).flatMap(({ it, misfit }) => possible(it).map((name) => ({ word: ACTIONS[name].word, name: observerName(it), kind: "observer", misfit, run: ({ context }) => actOn(name, [it], context) })));
-  const ofServices = services.slice(0, THINGS).flatMap(({ it, misfit }) => serviceActions(it).map(({ word, run }) => ({ word, name: it.name, kind: "service", misfit, run: ({ context }) => run(context) })));
-  return [...ofServices, ...ofObservers].filter((it) => fits(it.word, action)).map(({ word, name, kind, misfit, run }) => ({ sort: "Actions", title: `${word} ${name}`, hint: kind, misfit, run }));
+/** What a user can do with an observer: `{ word, run(commands) }`, or `whyNot` instead of `run`. */
+function ofObserver(it) {
+  const now = possible(it), whyNot = `not possible: it is ${shown(standing(it)).toLowerCase()}`;
+  const acts = Object.entries(ACTIONS).filter(([name]) => mayDo(name)).map(([name, { word }]) => (now.includes(name) ? { word, run: ({ context }) => actOn(name, [it], context) } : { word, whyNot }));
+  const pages = [["Edit", "observers:update", `#/${observerPath(it)}?edit=form`], ["Clone", "observers:create", `#/create?from=${it.id}`], ["Logs", "logs:read", `#/${observerPath(it)}`]];
+  return [...acts, ...pages.filter(([, verb]) => may(verb)).map(([word, , hash]) => ({ word, run: ({ go }) => go(hash) }))];
+}
+
+/** Of a service. A cordon is asked about: a name that is not typed to its end may mean another service. */
+function ofService(it) {
+  const all = serviceActions(it), asked = async () => confirm({ title: `Cordon ${it.name}?`, lines: ["It accepts no more observers until you uncordon it. It keeps those that it runs."], action: `Cordon ${it.name}`, danger: false });
+  const run = ({ word, run: now }) => async ({ context }) => { if (word !== "Cordon" || await asked()) await now(context); };
+  const others = may("services:operate") ? ["Cordon", "Uncordon"].filter((word) => all.every((one) => one.word !== word)) : [];
+  return [...all.map((one) => ({ word: one.word, run: run(one) })), ...others.map((word) => ({ word, whyNot: it.cordoned ? "it is cordoned" : "it is not cordoned" }))];
+}
+
+const ofPool = (it) => (may("pools:write") ? poolActions(it).map(({ text, run }) => ({ word: text, run: ({ context }) => run(context) })) : []);
+
+/** The actions on these observers, services and pools that fit, as entries of the palette. What is not possible says why, if the name is typed to its end. */
+export function quickActions(action, { observers, services, pools }) {
+  const entries = (found, nameOf, kind, actionsOf) => found.slice(0, THINGS).flatMap(({ it, misfit }) => actionsOf(it).filter((one) => fits(one.word, action) && (one.run || misfit === 0))
+    .map(({ word, run, whyNot }) => ({ sort: "Actions", title: `${word} ${nameOf(it)}`, hint: whyNot ?? kind, isOff: !run, misfit: misfit + (run ? 0 : 1), run })));
+  const name = (it) => it.name;
+  return [...entries(services, name, "service", ofService), ...entries(observers, observerName, "observer", ofObserver), ...entries(pools, name, "pool", ofPool)];
 }

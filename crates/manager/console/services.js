@@ -57,7 +57,7 @@ async function resize(it, context) {
   }, context);
 }
 
-async function rebalance(context) {
+export async function rebalance(context) {
   const plan = await context.attempt(() => call("POST", "/v1/rebalance:plan", {}));
   if (!plan) return;
   if (plan.pools.length === 0) return toast("The observers are spread in proportion to the capacities: there is nothing to move.", "good");
