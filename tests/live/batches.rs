@@ -161,7 +161,7 @@ async fn a_batch_completes_while_services_and_managers_are_killed() {
 
     std::fs::write(fails.join("mended"), "").unwrap();
     let (code, said) = cluster.command(&["batch", "retry-failed", "jobs"]);
-    assert!(code == Some(0) && said.contains("batch jobs is Running"), "{said}");
+    assert!(code == Some(0) && said.contains("batch jobs retries"), "{said}");
     let batch = until_state(&api, "jobs", BatchState::Completed).await;
     assert_eq!((counted(&batch, Status::Completed), batch.completions), (MEMBERS, 2));
     assert_eq!(output.until(2).await.counts["Completed"] as usize, MEMBERS);

@@ -9,7 +9,7 @@ import { ordered } from "./definition.js";
 import { dryRuns, judgment, readablePart } from "./dry-run.js";
 import { h } from "./dom.js";
 import { MODES, poolNotice } from "./editor.js";
-import { example, givenSpec } from "./kinds.js";
+import { example, first, givenSpec } from "./kinds.js";
 import { fields, fits, typedOf as typedMember } from "./schema.js";
 import { may, readable } from "./session.js";
 import { empty, observerPath } from "./show.js";

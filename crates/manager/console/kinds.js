@@ -9,7 +9,7 @@ import { may, readable } from "./session.js";
 import { bar, coded, counted, empty, explained, number, state, table } from "./show.js";
 import { toYaml } from "./yaml.js";
 
-const first = (text) => (text ?? "").split("\n\n")[0].replaceAll("\n", " ");
+export const first = (text) => (text ?? "").split("\n\n")[0].replaceAll("\n", " ");
 const link = (it) => h("a", { href: `#/kinds/${encodeURIComponent(it.name)}` }, it.name);
 
 const draw = ({ items }) => [

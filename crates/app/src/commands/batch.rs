@@ -35,7 +35,7 @@ pub(crate) async fn run(server: &str, verb: Batch) -> anyhow::Result<()> {
             let found = members(client, &name, &status, usize::MAX);
             output::show(&BATCH_MEMBERS, &hinted(client, (BATCHES_OF_ALL, &name), found).await?, &shown)
         }
-        Batch::RetryFailed { name } => order(client, &name, (Method::POST, "/retry-failed")).await,
+        Batch::RetryFailed { name } => retry_failed(client, &name).await,
         Batch::Cancel { name } => order(client, &name, (Method::POST, "/cancel")).await,
         Batch::Delete { name } => order(client, &name, (Method::DELETE, "")).await,
     }
@@ -60,6 +60,18 @@ fn told(it: &api::Batch) -> String {
         it.settled,
         counted(it.members, "observer")
     )
+}
+
+/// The counts in the answer are those from before the retry.
+async fn retry_failed(client: &Client, name: &str) -> anyhow::Result<()> {
+    let path = format!("{}/retry-failed", path(name));
+    let sent = client.send::<api::Batch>(Method::POST, &path, None);
+    let it = hinted(client, (BATCHES_OF_ALL, name), sent).await?;
+    let failed = it.counts.get(&Status::Failed).copied().unwrap_or(0);
+    let retried =
+        if failed == 0 { "its failed observers".to_owned() } else { counted(failed, "failed observer") };
+    answer(&format!("batch {0} retries {retried}; see `everwatch batch describe {0}`", it.name));
+    Ok(())
 }
 
 async fn order(client: &Client, name: &str, (method, verb): (Method, &str)) -> anyhow::Result<()> {

@@ -75,16 +75,17 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let severity = it.findings.iter().map(|it| it.severity).max();
     let are_warned = severity >= Some(Severity::Warning);
     let run = if running == 1 { "runs" } else { "run" };
-    // Those of a frozen service stand still, which managers cannot tell.
-    let is_frozen = it.findings.iter().any(|it| it.code == "service-frozen");
-    let doubt = if is_frozen { ", as far as managers can tell" } else { "" };
+    // Those of a frozen service stand still, and those of a silent one may have ended: managers cannot tell.
+    let is_silent = it.stats.services.get("suspect").is_some_and(|count| *count > 0);
+    let is_doubted = is_silent || it.findings.iter().any(|it| it.code == "service-frozen");
+    let doubt = if is_doubted { ", as far as managers can tell" } else { "" };
     let some = format!("{running} of {} {run}{doubt}", counted(wanted, "observer"));
     let (text, tone) = match wanted {
         _ if !it.stats.broker => {
             ("The broker is not connected: observers keep running, none starts".to_owned(), Tone::Bad)
         }
         0 => ("No observer is meant to run now".to_owned(), Tone::Plain),
-        _ if running == wanted && is_frozen => (format!("All observers run{doubt}"), Tone::Wait),
+        _ if running == wanted && is_doubted => (format!("All observers run{doubt}"), Tone::Wait),
         _ if running == wanted => ("All observers run".to_owned(), Tone::Good),
         _ if running == 0 => ("No observer runs".to_owned(), Tone::Wait),
         _ if running + limited == wanted => {
