@@ -42,7 +42,7 @@ const ofPool = (it) => (may("pools:write") ? poolActions(it).map(({ text, run })
 /** The actions on these observers, services and pools that fit, as entries of the palette. What is not possible says why, if the name is typed to its end. */
 export function quickActions(action, { observers, services, pools }) {
   const entries = (found, nameOf, kind, actionsOf) => found.slice(0, THINGS).flatMap(({ it, misfit }) => actionsOf(it).filter((one) => fits(one.word, action) && (one.run || misfit === 0))
-    .map(({ word, run, whyNot }) => ({ sort: "Actions", title: `${word} ${nameOf(it)}`, hint: whyNot ?? kind, isOff: !run, misfit: misfit + (run ? 0 : 1), run })));
+    .map(({ word, run, whyNot }) => ({ sort: "Actions", title: `${word} ${nameOf(it)}`, hint: whyNot ?? kind, isOff: !run, misfit, run })));
   const name = (it) => it.name;
   return [...entries(services, name, "service", ofService), ...entries(observers, observerName, "observer", ofObserver), ...entries(pools, name, "pool", ofPool)];
 }
