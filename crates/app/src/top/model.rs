@@ -382,7 +382,7 @@ impl Model {
         Some(Target { what, id: id.clone(), name: name.clone() })
     }
 
-    fn selected_service(&self) -> Option<&Service> {
+    pub(super) fn selected_service(&self) -> Option<&Service> {
         self.seen.as_ref()?.services.get(self.service)
     }
 

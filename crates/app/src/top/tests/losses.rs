@@ -237,21 +237,24 @@ fn the_selection_stays_with_the_name_of_a_service_that_is_lost_and_comes_back() 
     press(&mut model, KeyCode::Tab);
     press(&mut model, KeyCode::Down);
     let selected = |model: &Model| model.selected(Focus::Services).unwrap();
+    let show = |model: &mut Model, seen: Seen| {
+        model.on(Input::Changed);
+        loaded(model, seen);
+        model.on(Input::Incidents(Some(vec![])));
+    };
     assert_eq!(selected(&model).name, "basalt");
     // Its row is the last one until its next process has registered, which has another id.
     let mut gone = seen(some(), None);
     gone.services.remove(1);
     gone.services.push(service("basalt", "lost", 0, 20));
-    model.on(Input::Changed);
-    loaded(&mut model, gone);
+    show(&mut model, gone);
+    assert!(model.selected_service().is_some_and(Service::is_lost));
     assert_eq!(selected(&model).name, "basalt", "an order would reach another service");
-    model.on(Input::Changed);
-    loaded(&mut model, after_the_loss());
+    show(&mut model, after_the_loss());
     assert_eq!(selected(&model).id, "id-of-another-basalt");
     // A user who selects the row of the loss stays there.
     press(&mut model, KeyCode::Down);
     let lost = selected(&model);
-    model.on(Input::Changed);
-    loaded(&mut model, after_the_loss());
+    show(&mut model, after_the_loss());
     assert_eq!(selected(&model), lost);
 }
