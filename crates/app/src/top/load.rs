@@ -17,6 +17,7 @@ use crate::output::{
 use crate::requests::{described_observer, described_service, path as path_of, service_path};
 use everwatch_api as api;
 use everwatch_core::clock;
+use everwatch_core::doctor::Severity;
 use everwatch_core::record::health::Health;
 use futures::future::join_all;
 use reqwest::Method;
@@ -110,6 +111,12 @@ fn severity(it: &Observer) -> usize {
 pub(super) async fn incidents(client: &Client) -> Option<Vec<api::Incident>> {
     let path = format!("/v1/timeline?columns=1&since={}", clock::show(SHOWN_FOR));
     within(client.read::<api::Timeline>(&path)).await.ok().map(|it| it.incidents)
+}
+
+/// The warnings and critical findings of the doctor, the worst first; `None` if the manager does not answer, or does not permit it.
+pub(super) async fn problems(client: &Client) -> Option<Vec<api::Finding>> {
+    let found = within(client.read::<api::Listed<api::Finding>>("/v1/doctor")).await.ok()?;
+    Some(found.items.into_iter().filter(|it| it.severity >= Severity::Warning).collect())
 }
 
 /// Sends the request for this verb.

@@ -12,7 +12,7 @@ use super::timeline::Span;
 use crate::live;
 use crate::output::{TonedLine, time_of_day};
 use crossterm::event::KeyEvent;
-use everwatch_api::Incident;
+use everwatch_api::{Finding, Incident};
 use everwatch_core::clock::Timestamp;
 use std::time::Duration;
 
@@ -103,6 +103,8 @@ pub(super) enum Input {
     Timeline(Span, Result<Vec<TonedLine>, Trouble>),
     /// `None`: the request failed.
     Incidents(Option<Vec<Incident>>),
+    /// Findings of the doctor, the worst first.
+    Problems(Vec<Finding>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,6 +166,8 @@ pub(super) struct Model {
     /// What was loaded, and is shown once the incidents are read.
     arrived: Option<(Query, Box<Seen>)>,
     pub(super) incident: LastIncident,
+    /// The warnings and critical findings of the doctor, the worst first.
+    pub(super) problems: Vec<Finding>,
     said_at: Timestamp,
     /// The query that the shown observers belong to.
     shown: Query,
@@ -190,6 +194,7 @@ impl Model {
             said: None,
             arrived: None,
             incident: LastIncident::default(),
+            problems: Vec::new(),
             said_at: now,
             shown: Query::default(),
             loading: false,
@@ -229,6 +234,10 @@ impl Model {
                 Vec::new()
             }
             Input::Timeline(span, outcome) => self.on_timeline(span, outcome),
+            Input::Problems(found) => {
+                self.problems = found;
+                Vec::new()
+            }
             Input::Incidents(read) => {
                 self.incident.take(read);
                 // The query may have changed since.

@@ -19,10 +19,13 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// How often the screen is redrawn, so that ages stay current.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How often the findings of the doctor are read: for each, a manager asks the database and the broker.
+const FINDINGS_EVERY: Duration = Duration::from_secs(10);
 
 /// How many parts of a feed may wait to be drawn. A manager that sends faster waits.
 const PARTS_MAX: usize = 64;
@@ -103,6 +106,8 @@ async fn go_on(terminal: &mut DefaultTerminal, client: Arc<Client>, server: &str
         None
     });
     let (mut ticks, mut looked, mut heard) = (interval(TICK), Instant::now(), false);
+    let mut diagnoses = interval(FINDINGS_EVERY);
+    diagnoses.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut inputs = vec![Input::Changed];
     let mut followed = None;
     loop {
@@ -128,6 +133,10 @@ async fn go_on(terminal: &mut DefaultTerminal, client: Arc<Client>, server: &str
             Some(done) = work.join_next() => inputs.extend(done?),
             parts = Followed::next(&mut followed) => inputs.extend(parts),
             _ = ticks.tick() => inputs.push(Input::Tick(clock::now())),
+            _ = diagnoses.tick() => {
+                let client = Arc::clone(&client);
+                work.spawn(async move { load::problems(&client).await.map(Input::Problems) });
+            }
             () = changed.notified(), if !heard => heard = true,
             () = sleep_until(due) => {
                 (looked, heard) = (Instant::now(), false);

@@ -9,6 +9,7 @@ use super::feed::wrapped;
 use super::model::{Link, Mode, Model, Said};
 use super::seen::{Seen, Stats};
 use crate::output::{self, Tone, age, cut, line};
+use everwatch_core::doctor::Severity;
 use everwatch_core::record::health::Health;
 use everwatch_core::wording::counted;
 use ratatui::Frame;
@@ -291,10 +292,22 @@ fn message_line(model: &Model, width: usize, paint: Paint) -> Line<'static> {
         (_, None, None) if model.seen.as_ref().is_some_and(|seen| !seen.stats.broker) => {
             Line::styled("the manager has no connection to the broker", bad)
         }
-        (_, None, None) => model.incident.shown(model.now).map_or_else(Line::default, |it| {
-            let tone = if it.until.is_none() { Tone::Bad } else { Tone::Wait };
-            let told = line(&output::incident(&output::grown(it, model.now), model.now, width));
-            Line::styled(cut(&told, width), paint.tone(tone))
-        }),
+        (_, None, None) => model.incident.shown(model.now).map_or_else(
+            || problems(model, width, paint),
+            |it| {
+                let tone = if it.until.is_none() { Tone::Bad } else { Tone::Wait };
+                let told = line(&output::incident(&output::grown(it, model.now), model.now, width));
+                Line::styled(cut(&told, width), paint.tone(tone))
+            },
+        ),
     }
+}
+
+/// The worst finding of the doctor, and how many there are.
+fn problems(model: &Model, width: usize, paint: Paint) -> Line<'static> {
+    let Some(worst) = model.problems.first() else { return Line::default() };
+    let count = counted(model.problems.len() as u64, "problem");
+    let told = line(&format!("{count} (`everwatch doctor`): {}", worst.what));
+    let tone = if worst.severity == Severity::Critical { Tone::Bad } else { Tone::Wait };
+    Line::styled(cut(&told, width), paint.tone(tone))
 }

@@ -258,3 +258,25 @@ fn the_selection_stays_with_the_name_of_a_service_that_is_lost_and_comes_back() 
     show(&mut model, after_the_loss());
     assert_eq!(selected(&model), lost);
 }
+
+#[test]
+fn the_worst_finding_of_the_doctor_is_told_unless_there_is_news() {
+    let mut model = watching();
+    let finding = |code: &str, severity: &str, what: &str| -> everwatch_api::Finding {
+        let it =
+            json!({"code": code, "severity": severity, "subject": "", "what": what, "why": "", "cure": ""});
+        serde_json::from_value(it).unwrap()
+    };
+    let found = vec![
+        finding("too-little-capacity", "critical", "pool default needs 13 slots and has 10"),
+        finding("crash-loop", "warning", "crashes fails again and again"),
+    ];
+    assert_eq!(model.on(Input::Problems(found)), []);
+    let told = "2 problems (`everwatch doctor`): pool default needs 13 slots and has 10";
+    assert!(drawn(&mut model, (100, 24)).contains(told));
+    loaded(&mut model, after_the_loss());
+    model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
+    assert!(!drawn(&mut model, (100, 24)).contains(told), "the loss is news");
+    model.on(Input::Problems(vec![]));
+    assert!(!drawn(&mut model, (100, 24)).contains("problem"));
+}
