@@ -7,6 +7,7 @@ use crate::observer::difference::differences;
 use crate::record::observed::{Handover, RunEnding, RunPhase, Settled, Settlement, Stamped, Start};
 use crate::record::row::{Desired, Row, Waiting};
 use crate::record::status::Status;
+use crate::spelling::nearest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -129,8 +130,11 @@ impl FromStr for EventKind {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.iter().copied().find(|what| what.as_str() == text).ok_or_else(|| {
-            let words = Self::ALL.iter().map(|what| what.as_str()).collect::<Vec<_>>().join(", ");
-            format!("`{text}` is not an event: one of {words}")
+            let words = Self::ALL.iter().map(|what| what.as_str()).collect::<Vec<_>>();
+            match nearest(text, words.iter().copied()) {
+                Some(near) => format!("`{text}` is not an event; did you mean {near}?"),
+                None => format!("`{text}` is not an event: one of {}", words.join(", ")),
+            }
         })
     }
 }

@@ -86,6 +86,8 @@ fn every_event_kind_round_trips() {
         assert_eq!(serde_json::to_value(what).unwrap(), what.as_str());
     }
     assert!("moved".parse::<EventKind>().unwrap_err().contains("started"));
+    let near = "`strted` is not an event; did you mean started?";
+    assert_eq!("strted".parse::<EventKind>(), Err(near.to_owned()));
 }
 
 #[test]
