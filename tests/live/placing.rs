@@ -53,10 +53,12 @@ async fn receive(version: &str, url: &str) {
     until_held(&cluster, version, [10, 6, 6]).await;
 }
 
+/// Creates observers, each once the one before runs: so the services have counted it.
 async fn create(cluster: &Cluster, folder: &Path, numbers: Range<usize>) {
     for number in numbers {
-        let body = json!({"name": format!("o{number}"), "kind": "beacon", "spec": {"folder": folder}});
-        cluster.api.create(body).await;
+        let name = format!("o{number}");
+        cluster.api.create(json!({"name": name, "kind": "beacon", "spec": {"folder": folder}})).await;
+        cluster.api.until_status(&name, "Processing").await;
     }
 }
 
