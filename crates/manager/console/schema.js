@@ -16,13 +16,16 @@ function shape(schema) {
   return { string: "text", integer: "number", number: "number", boolean: "boolean" }[types[0]] ?? "json";
 }
 
+/** The names of the members of an object, which the form takes as JSON. */
+const membersOf = (it) => Object.keys(it.properties ?? it.anyOf?.find((one) => one.properties)?.properties ?? {});
+
 /** `[{ name, shape, required, about, … }]`; null if the schema does not describe an object's members. */
 export function fields(schema) {
   if (!schema?.properties && schema?.type !== "object") return null;
   const required = new Set(schema.required ?? []);
   const one = ([name, raw]) => {
     const it = resolve(raw, schema);
-    return { name, shape: shape(it), required: required.has(name), about: it.description ?? "", choices: it.enum, fallback: it.default, integer: [it.type].flat().includes("integer"), least: it.minimum, most: it.maximum };
+    return { name, shape: shape(it), required: required.has(name), about: it.description ?? "", choices: it.enum, fallback: it.default, integer: [it.type].flat().includes("integer"), least: it.minimum, most: it.maximum, example: it.examples?.[0] ?? it.example, members: membersOf(it) };
   };
   return Object.entries(schema.properties ?? {}).map(one).sort((a, b) => b.required - a.required);
 }
@@ -33,7 +36,7 @@ const HINTS = { list: "one per line", map: "KEY=VALUE, one per line", json: "JSO
 export function control(field, held, wrong, changed = () => {}, left = () => {}) {
   const id = `spec-${field.name}`;
   const keep = (event) => { held[field.name] = field.shape === "boolean" ? event.target.checked : event.target.value; changed(); };
-  const plain = typeof field.fallback === "string" || typeof field.fallback === "number" ? String(field.fallback) : "";
+  const plain = typeof field.fallback === "string" || typeof field.fallback === "number" ? String(field.fallback) : typeof field.example === "string" ? field.example : "";
   const common = { id, name: id, value: held[field.name] ?? "", oninput: keep, onblur: left, "aria-invalid": wrong ? "true" : undefined, "aria-describedby": `${id}-hint`, autocomplete: "off", spellcheck: "false", required: field.required && field.shape !== "boolean" };
   const input = {
     text: () => h("input", { ...common, placeholder: plain }),
@@ -44,7 +47,8 @@ export function control(field, held, wrong, changed = () => {}, left = () => {})
     map: () => h("textarea", { ...common, rows: "2" }),
     json: () => h("textarea", { ...common, rows: "3" }),
   }[field.shape]();
-  const hint = [HINTS[field.shape], field.about].filter(Boolean).join(" · ");
+  const parts = field.shape === "json" && field.members.length ? `an object with ${field.members.join(", ")}` : null;
+  const hint = [HINTS[field.shape], parts, field.about].filter(Boolean).join(" · ");
   return h("div", { class: "field", key: id }, h("label", { for: id }, field.name, field.required ? h("span", { class: "fine" }, " required") : null), input,
     h("p", { id: `${id}-hint`, class: wrong ? "hint bad" : "hint" }, coded(wrong || hint.replaceAll("\n", " "))));
 }
