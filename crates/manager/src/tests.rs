@@ -233,7 +233,10 @@ impl Service {
     async fn run_event(&mut self, work: &Work, epoch: Epoch, event: RunEvent) {
         self.report(Report::Run(RunReport { id: work.id, epoch, event })).await;
     }
-    async fn heartbeat(&self, stage: &Stage, seq: u64, (state, capacity, held): (Intent, u32, u32)) {
+    async fn heartbeat(&self, stage: &Stage, seq: u64, sign: (Intent, u32, u32)) {
+        self.heartbeat_to(stage.manager.link.topology.heartbeats(), seq, sign).await;
+    }
+    async fn heartbeat_to(&self, queue: String, seq: u64, (state, capacity, held): (Intent, u32, u32)) {
         let heartbeat = Heartbeat {
             service: self.id,
             seq,
@@ -247,8 +250,7 @@ impl Service {
         };
         let body = encode(&HeartbeatMessage::Heartbeat(heartbeat)).unwrap();
         let message = Message { body: body.into(), headers: Vec::new() };
-        let heartbeats = Target::Queue(stage.manager.link.topology.heartbeats());
-        self.session.publish(&heartbeats, message).await.unwrap();
+        self.session.publish(&Target::Queue(queue), message).await.unwrap();
     }
     /// Waits for a revocation over this epoch.
     async fn revocation_over(&mut self, work: &Work, epoch: Epoch) {

@@ -35,7 +35,7 @@ const ROUND: Duration = Duration::from_millis(10);
 const MESSAGES_MAX: usize = 1000;
 
 #[derive(Debug, Default)]
-struct Batch {
+pub(crate) struct Batch {
     /// When its first message arrived.
     since: Timestamp,
     /// The newest of each service.
@@ -76,7 +76,7 @@ pub(crate) async fn run(manager: Arc<Manager>, session: Arc<dyn Session>, over: 
 
 /// Takes `first`, what arrives until `gathered`, and what the queue then holds. Messages are acknowledged before they are applied: if
 /// this manager ends in between, the next heartbeat replaces it.
-async fn gather(
+pub(crate) async fn gather(
     records: &Records,
     session: &dyn Session,
     consumer: &mut dyn Consumer,

@@ -1,6 +1,7 @@
 //! The timeline of a service that is lost: what it held, what stands still, and what one observer sees of it.
 
 use super::*;
+use crate::intake::heartbeats::gather;
 use everwatch_api::{Incident, Timeline};
 use everwatch_core::record::events::EventKind;
 
@@ -105,4 +106,31 @@ async fn a_manager_that_reads_late_knows_what_ran_before_the_first_event() {
     stage.manager.records.store.forget_events(Timestamp(i64::MAX), 0).await.unwrap();
     let it: Timeline = stage.read("/v1/timeline").await;
     assert_eq!(most(&it, |part| part.held_max), [("s1", 0)], "{:?}", it.lanes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gap_counts_from_a_heartbeat_that_is_still_being_gathered() {
+    let stage = Stage::new().await;
+    let (one, two) = (stage.named_service("one", 1).await, stage.named_service("two", 1).await);
+    let session = stage.broker.connect("manager").await.unwrap();
+    let queue = "gathered".to_owned();
+    session.declare(&queue, &QueueKind::Exclusive).await.unwrap();
+    let consume = Consume { queue: queue.clone(), prefetch: 10, priority: 0 };
+    let mut consumer = session.consume(&consume).await.unwrap();
+    one.heartbeat_to(queue.clone(), 1, (Intent::Active, 1, 0)).await;
+    let first = consumer.next().await.unwrap();
+    two.heartbeat_to(queue, 1, (Intent::Active, 1, 0)).await;
+    let (records, now) = (&stage.manager.records, clock::now().plus(Duration::from_secs(60)));
+    let in_an_hour = tokio::time::Instant::now() + Duration::from_secs(3600);
+    let gathering = gather(records, session.as_ref(), consumer.as_mut(), (first, now), in_an_hour);
+    let heard = async {
+        while records.events.known.heard_at(two.id) != Some(now) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        batch = gathering => panic!("it has not waited: {batch:?}"),
+        heard = tokio::time::timeout(SOON, heard) => heard.expect("the heartbeat counts before it is applied"),
+    }
+    assert_eq!(records.events.known.heard_at(one.id), Some(now));
 }
