@@ -145,7 +145,7 @@ async fn a_full_pool_is_told_before_the_observer_is_created() {
     page.until_text(".review", "did you mean ticker?").await;
     page.run("location.reload()").await;
     page.until_text(".review", "did you mean ticker?").await;
-    page.until_text("main", "The text is your draft from before.").await;
+    page.until_text("main", "The text is your unsaved draft.").await;
     // A text that cannot be read stays as it is.
     page.fill("#definition", "kind: [ticker").await;
     page.press("JSON").await;

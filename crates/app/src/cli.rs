@@ -149,12 +149,12 @@ pub(crate) enum Command {
     /// Manage namespaces: parts of a deployment, with quotas and pools
     #[command(subcommand, aliases = ["ns", "namespaces"])]
     Namespace(Namespace),
-    /// Store a token for a manager, and use this manager from now on
+    /// Log in to a manager: store its token, and make it the current manager
     #[command(after_help = Login::EXAMPLES)]
     Login(Login),
     /// Delete the stored token of a manager
     Logout,
-    /// Show who you are for the manager, and what you may do
+    /// Show as whom the manager knows you, and what you may do
     Whoami {
         #[command(flatten)]
         shown: OutputArgs,

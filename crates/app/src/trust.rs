@@ -21,7 +21,7 @@ pub(crate) struct TlsFiles {
         global = true,
         hide_env_values = true,
         value_name = "FILE",
-        help_heading = "Everywhere",
+        help_heading = "Global options",
         display_order = 103
     )]
     pub(crate) ca: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub(crate) struct TlsFiles {
         global = true,
         hide_env_values = true,
         value_name = "FILE",
-        help_heading = "Everywhere",
+        help_heading = "Global options",
         display_order = 104
     )]
     pub(crate) certificate: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub(crate) struct TlsFiles {
         global = true,
         hide_env_values = true,
         value_name = "FILE",
-        help_heading = "Everywhere",
+        help_heading = "Global options",
         display_order = 105
     )]
     pub(crate) key: Option<PathBuf>,

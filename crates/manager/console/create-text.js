@@ -90,6 +90,6 @@ export function drawText(known, forget, context) {
     queueMicrotask(() => checkAgain(draft, known.kinds, context));
   }
   const discard = async () => { const { from, mode } = draft; draft = draftOf(null, await startOf(from), { from, mode }); context.redraw(); };
-  const kept = draft.isKept && draft.text !== null ? h("p", { class: "notice", "data-tone": "wait", key: "kept" }, "The text is your draft from before. ", h("button", { type: "button", class: "button small", onclick: discard }, "Discard the draft")) : null;
+  const kept = draft.isKept && draft.text !== null ? h("p", { class: "notice", "data-tone": "wait", key: "kept" }, "The text is your unsaved draft. ", h("button", { type: "button", class: "button small", onclick: discard }, "Discard the draft")) : null;
   return editor(draft, known, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { const { from } = draft; dropText(); forget(); leaveTo(from); }, notice: kept }, context);
 }

@@ -74,7 +74,7 @@ addEventListener("hashchange", () => {
 });
 
 /** Says that the values are from an earlier visit. */
-const kept = (context) => (!isKept ? null : h("p", { class: "notice", "data-tone": "wait", key: "kept" }, "The form shows your draft from before. ", h("button", { type: "button", class: "button small", onclick: () => { forget(draft.kind); context.redraw(); } }, "Discard the draft")));
+const kept = (context) => (!isKept ? null : h("p", { class: "notice", "data-tone": "wait", key: "kept" }, "The form shows your unsaved draft. ", h("button", { type: "button", class: "button small", onclick: () => { forget(draft.kind); context.redraw(); } }, "Discard the draft")));
 
 /** The address names the mode; the form is the usual one. */
 const modeOf = (params) => (["yaml", "json"].includes(params.get("as")) ? params.get("as") : "form");
@@ -143,8 +143,8 @@ function toText(mode, kind, params, context) {
   const definition = body(draft, members, isWhole, draft.wrong);
   if (Object.keys(draft.wrong).length) {
     invalid(context);
-    const field = document.querySelector("[aria-invalid=true]"), label = field && document.querySelector(`label[for="${field.id}"]`)?.textContent;
-    return toast(`Correct ${label ? `“${label}”` : "the form"} before you switch to ${MODES[mode]}: a mistake would be lost.`);
+    const field = document.querySelector("[aria-invalid=true]"), label = field && document.querySelector(`label[for="${field.id}"]`)?.firstChild.textContent;
+    return toast(`Correct ${label ? `“${label}”` : "the form"} before you switch to ${MODES[mode]}: otherwise, its value would be lost.`);
   }
   if (kind && isEmpty()) definition.spec = example(kind, fields(kind.schema)).spec;
   startText(definition, mode, params);

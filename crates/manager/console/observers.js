@@ -154,7 +154,7 @@ function draw(data, { params }, context) {
     h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null, saveButton(params, context), data.page.items.length ? columnMenu(params, data.page.items, context) : null),
     viewsBar(params, context),
     filters(data, params, context),
-    data.page.isPart ? h("p", { class: "fine", key: "part" }, `Only the first ${number(SORTED_MAX)} of ${counted(data.page.total, "observer")} by name are sorted. Filter the list to sort all that match.`) : null,
+    data.page.isPart ? h("p", { class: "fine", key: "part" }, `This sort covers ${number(SORTED_MAX)} of ${counted(data.page.total, "observer")}, the first ones in the order of their names. Filter the list to sort all that match.`) : null,
     data.page.items.length ? rows(data, params, context) : nothing,
     data.page.items.length ? pager(data, params, context) : null,
     selection(data, context),

@@ -87,7 +87,7 @@ async function named(typed) {
   const page = (path) => (commands) => commands.go(`#/${path}`);
   return { observers: fittingObservers, services: fittingServices, pools: fittingPools, entries: [
     ...fittingObservers.map(({ it, misfit }) => ({ sort: "Observers", misfit, title: observerName(it), status: standing(it), hint: `${word(standing(it))} · ${it.kind}`, run: page(observerPath(it)) })),
-    ...fittingServices.map(({ it, misfit }) => ({ sort: "Services", misfit, title: it.name, hint: `${it.state} · ${it.held} of ${it.capacity}`, run: page(`services/${encodeURIComponent(it.name)}`) })),
+    ...fittingServices.map(({ it, misfit }) => ({ sort: "Services", misfit, title: it.name, hint: `${it.state} · ${it.held} of ${it.capacity} slots used`, run: page(`services/${encodeURIComponent(it.name)}`) })),
     ...fittingPools.map(({ it, misfit }) => ({ sort: "Pools", misfit, title: it.name, hint: "pool", run: page(`pools/${encodeURIComponent(it.name)}`) })),
     ...sourced("Namespaces", namespaces.items, (it) => it.name, (it) => ({ title: it.name, hint: "its observers", run: page(`observers?namespace=${encodeURIComponent(it.name)}`) }), typed).slice(0, FOUND),
   ] };
@@ -144,7 +144,7 @@ export function openPalette(commands) {
     if (by && found.length) { event.preventDefault(); at = (at + by + found.length) % found.length; draw(); }
     if (event.key === "Enter" && found[at]) { event.preventDefault(); choose(found[at]); }
   };
-  dialog.replaceChildren(field, list, h("footer", {}, h("span", {}, "↑↓ choose"), h("span", {}, "Enter open or do it"), h("span", {}, "Esc close")));
+  dialog.replaceChildren(field, list, h("footer", {}, h("span", {}, "↑↓ choose"), h("span", {}, "Enter open or run"), h("span", {}, "Esc close")));
   dialog.onclose = () => { clearTimeout(timer); turn += 1; };
   dialog.onclick = (event) => { if (event.target === dialog) dialog.close(); };
   dialog.showModal();

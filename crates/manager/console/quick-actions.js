@@ -34,7 +34,7 @@ function ofService(it) {
   const all = serviceActions(it), asked = async () => confirm({ title: `Cordon ${it.name}?`, lines: ["It accepts no more observers until you uncordon it. It keeps those that it runs."], action: `Cordon ${it.name}`, danger: false });
   const run = ({ word, run: now }) => async ({ context }) => { if (word !== "Cordon" || await asked()) await now(context); };
   const others = may("services:operate") ? ["Cordon", "Uncordon"].filter((word) => all.every((one) => one.word !== word)) : [];
-  return [...all.map((one) => ({ word: one.word, run: run(one) })), ...others.map((word) => ({ word, whyNot: it.cordoned ? "it is cordoned" : "it is not cordoned" }))];
+  return [...all.map((one) => ({ word: one.word, run: run(one) })), ...others.map((word) => ({ word, whyNot: it.cordoned ? "not possible: it is cordoned" : "not possible: it is not cordoned" }))];
 }
 
 const ofPool = (it) => (may("pools:write") ? poolActions(it).map(({ text, run }) => ({ word: text, run: ({ context }) => run(context) })) : []);

@@ -14,13 +14,13 @@ pub(crate) struct Everywhere {
         global = true,
         hide_env_values = true,
         value_name = "FILE",
-        help_heading = "Everywhere",
+        help_heading = "Global options",
         display_order = 100
     )]
     pub(crate) config: Option<PathBuf>,
     /// URL of the manager, instead of the context's [env: EVERWATCH_SERVER]
     // Not read by clap, whose usage errors would list it as required.
-    #[arg(long, global = true, value_name = "URL", help_heading = "Everywhere", display_order = 101)]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Global options", display_order = 101)]
     pub(crate) server: Option<String>,
     /// File with the token for the manager
     #[arg(
@@ -29,7 +29,7 @@ pub(crate) struct Everywhere {
         global = true,
         hide_env_values = true,
         value_name = "FILE",
-        help_heading = "Everywhere",
+        help_heading = "Global options",
         display_order = 102
     )]
     pub(crate) token_file: Option<PathBuf>,

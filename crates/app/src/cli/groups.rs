@@ -5,7 +5,7 @@ use clap::Command;
 /// Every command that the help shows, in groups.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Try it", &["dev", "demo", "chaos", "new"]),
-    ("See how it is", &["status", "top", "events", "timeline", "doctor"]),
+    ("Monitor", &["status", "top", "events", "timeline", "doctor"]),
     ("Observers", &["observer", "batch", "rollout", "kind"]),
     (
         "Services and capacity",

@@ -15,12 +15,12 @@ pub(crate) struct Within {
         global = true,
         hide_env_values = true,
         value_name = "NAME",
-        help_heading = "Everywhere",
+        help_heading = "Global options",
         display_order = 103
     )]
     pub(crate) namespace: Option<String>,
     /// Match observers of all namespaces, whatever the context says
-    #[arg(short = 'A', long, global = true, help_heading = "Everywhere", display_order = 104)]
+    #[arg(short = 'A', long, global = true, help_heading = "Global options", display_order = 104)]
     pub(crate) all_namespaces: bool,
 }
 

@@ -361,7 +361,7 @@ pub(crate) struct Move {
     /// Move them to this pool
     #[arg(long)]
     pub(crate) pool: Option<String>,
-    /// Move them to this service of their pool. The manager refuses if it has no room; if others take the room meanwhile, another service takes them
+    /// Move them to this service of their pool. The manager refuses the request if the service has no free slot. If other observers take the slot first, another service runs them
     #[arg(long = "to", value_name = "SERVICE", conflicts_with = "pool")]
     pub(crate) service: Option<String>,
     #[command(flatten)]
@@ -370,7 +370,7 @@ pub(crate) struct Move {
 
 impl Move {
     pub(crate) const EXAMPLES: &'static str = "Examples:
-  everwatch observer move prices-1                         to the next service that has room
+  everwatch observer move prices-1                         to any other service that has room
   everwatch observer move prices-1 prices-2 --to service-3 --wait 30s
   everwatch observer move -l team=prices --pool trading    asks: Move 37 observers?";
 }

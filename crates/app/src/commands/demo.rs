@@ -80,7 +80,7 @@ async fn kill(client: &Client) -> anyhow::Result<String> {
 /// Commands to try while the demo runs.
 const TOUR: &str = "While `everwatch dev --demo` runs in another terminal, look at it with these commands. Each answers within a second.
 
-See how it is
+Monitor
   everwatch status                       # health, free slots, failure tolerance, problems
   everwatch observer list                # what runs where; -o wide shows more
   everwatch timeline                     # what each service held, and what moved when one was killed

@@ -61,7 +61,7 @@ fn a_move_goes_to_the_service_that_the_user_chooses() {
     let mut model = showing(full);
     types(&mut model, "m");
     let asked = super::drawing::drawn(&mut model, (80, 24));
-    assert!(asked.contains("No other service has a free slot"), "{asked}");
+    assert!(asked.contains("No other service of its pool has a free slot"), "{asked}");
 }
 
 #[test]
