@@ -154,7 +154,7 @@ pub(crate) enum Command {
     Login(Login),
     /// Delete the stored token of a manager
     Logout,
-    /// Show as whom the manager knows you, and what you may do
+    /// Show the user that the manager recognizes, and what this user may do
     Whoami {
         #[command(flatten)]
         shown: OutputArgs,
