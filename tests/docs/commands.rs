@@ -10,7 +10,9 @@ use super::chapter::{Block, blocks, says};
 use super::links::chapters;
 use super::root;
 use everwatch_api::Stats;
+use everwatch_core::clock;
 use everwatch_tests::cluster::{everwatch, free_address, from_environment};
+use everwatch_tests::faketime::wrong_clock;
 use everwatch_tests::http::Api;
 use everwatch_tests::terminal::Terminal;
 use everwatch_tests::wait::wait_for;
@@ -31,6 +33,8 @@ const READS: [&str; 4] = [" describe ", " get ", " list", " logs "];
 /// The comment behind a command about a service, before the name of an observer.
 const RUNS: &str = "# the service that runs ";
 const WITHIN: Duration = Duration::from_secs(10);
+/// The page that shows what it says at a weekend, when the market is closed: its processes have such a time.
+const AT_A_WEEKEND: &str = "docs/how-to/market-hours.md";
 const BROKER: &str = "amqp://guest:guest@127.0.0.1:5672/%2f";
 
 /// The service of the project that `everwatch new` creates, built as an example of this repository.
@@ -84,17 +88,28 @@ struct Reader {
     managers: Vec<Group>,
     services: Vec<Group>,
     logs: u32,
+    /// The environment that sets the wall clock of its processes.
+    clock: Vec<(&'static str, String)>,
+}
+
+/// From now to Saturday, 12:00 UTC, in the notation of faketime.
+fn until_saturday() -> String {
+    const DAY: i64 = 24 * 60 * 60;
+    // The first day of the epoch was a Thursday.
+    let saturday = 2 * DAY + DAY / 2;
+    format!("+{}s", (saturday - clock::now().0 / 1000).rem_euclid(7 * DAY))
 }
 
 impl Reader {
-    fn new() -> Self {
+    fn new(page: &str) -> Self {
+        let clock = if page == AT_A_WEEKEND { wrong_clock(&until_saturday()).to_vec() } else { Vec::new() };
         let folder = tempfile::Builder::new().prefix("everwatch-docs").tempdir().unwrap();
         for part in ["config", "crates", "deploy", "docs"] {
             std::os::unix::fs::symlink(root().join(part), folder.path().join(part)).unwrap();
         }
         let (address, unique) = (free_address(), uuid::Uuid::new_v4().simple().to_string());
         let (api, prefix) = (Api::new(format!("http://{address}")), format!("docs-{}.", &unique[..8]));
-        Self { folder, prefix, api, address, managers: Vec::new(), services: Vec::new(), logs: 0 }
+        Self { folder, prefix, api, address, managers: Vec::new(), services: Vec::new(), logs: 0, clock }
     }
 
     fn bash(&mut self, text: &str) -> Command {
@@ -108,6 +123,7 @@ impl Reader {
         command.env("EVERWATCH_SERVER", &self.api.url).env("EVERWATCH_MANAGER__LISTEN", &self.address);
         command.env("EVERWATCH_BROKER__URL", from_environment("EVERWATCH_TEST_AMQP_URL"));
         command.env("EVERWATCH_BROKER__PREFIX", &self.prefix).env("NO_COLOR", "1");
+        command.envs(self.clock.clone());
         self.logs += 1;
         let log = std::fs::File::create(self.log(self.logs)).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
@@ -251,7 +267,7 @@ impl Reader {
 
 async fn read(page: &str) {
     let text = std::fs::read_to_string(root().join(page)).unwrap();
-    let (blocks, mut reader) = (blocks(&text), Reader::new());
+    let (blocks, mut reader) = (blocks(&text), Reader::new(page));
     assert!(!blocks.is_empty(), "{page} has no commands: take it from the list");
     for block in &blocks {
         reader.block(page, block).await;
