@@ -226,9 +226,6 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
     let mut reason = match own {
         Some(ReasonCode::ServiceLost) => "its service is gone: it waits for the next one".to_owned(),
         Some(ReasonCode::RecentlyFailed) => failed_lately(row),
-        Some(ReasonCode::WaitingForSlot) if obstacle.is_none() && is_light(row) => {
-            format!("waiting to start: pool {} has a free slot", row.definition.pool)
-        }
         Some(ReasonCode::CrashLooping) if !matches!(verdict.reason, Reason::Held { .. }) => crashed_lately(),
         _ => verdict.reason.to_string(),
     };
@@ -247,11 +244,6 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
         };
     }
     Explanation { status: verdict.status, health, code, reason }
-}
-
-/// Whether any free slot is enough for it, and nothing else is to be told about its wait.
-fn is_light(row: &Row) -> bool {
-    row.definition.weight == 1 && row.preempted.is_none()
 }
 
 fn crashed_lately() -> String {
