@@ -88,7 +88,7 @@ The body of an error has the members `type`, `title`, `status`, `detail`, `insta
 /// In the order of the reference.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// What `--help` prints. `Everywhere:` begins the flags that all commands have.
+/// What `--help` prints. `Global options:` begins the flags that all commands have.
 fn help(path: &[String]) -> String {
     let output = Command::new(everwatch()).args(path).arg("--help").env_clear().output().unwrap();
     assert!(output.status.success(), "{path:?} --help");
@@ -128,7 +128,7 @@ impl CommandHelp {
     }
 
     fn section(&self) -> String {
-        let (own, everywhere) = self.help.split_once("\nEverywhere:\n").unwrap_or((&self.help, ""));
+        let (own, everywhere) = self.help.split_once("\nGlobal options:\n").unwrap_or((&self.help, ""));
         // Examples follow the flags of all commands.
         let examples = everywhere.split_once("\n\n").map_or("", |(_, examples)| examples);
         let own = format!("{}\n\n{}", own.trim_end(), examples.trim_end());
@@ -157,7 +157,7 @@ fn contents(found: &[CommandHelp]) -> String {
         let below = below.map(CommandHelp::link).collect::<Vec<_>>().join(", ");
         writeln!(table, "| {} | {} | {below} |", command.link(), command.about()).unwrap();
     }
-    table + "| [all commands](#everywhere) | Flags of all commands, and exit codes | |\n\n"
+    table + "| [all commands](#global-options) | Flags of all commands, and exit codes | |\n\n"
 }
 
 #[test]
@@ -167,9 +167,9 @@ fn the_reference_of_the_commands_is_as_their_help() {
     let mut page = COMMANDS.to_owned() + &contents(&found);
     page.extend(found.iter().map(CommandHelp::section));
     let all = help(&[]);
-    let everywhere = all.split("\nEverywhere:\n").nth(1).unwrap();
+    let everywhere = all.split("\nGlobal options:\n").nth(1).unwrap();
     let (flags, codes) = everywhere.split_once("\n\n").unwrap();
-    write!(page, "## Everywhere\n\n```text\n{}\n```\n\n```text\n{}\n```\n", flags.trim_end(), codes.trim())
+    write!(page, "## Global options\n\n```text\n{}\n```\n\n```text\n{}\n```\n", flags.trim_end(), codes.trim())
         .unwrap();
     keep("docs/cli.md", &page);
 }

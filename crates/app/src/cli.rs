@@ -149,12 +149,12 @@ pub(crate) enum Command {
     /// Manage namespaces: parts of a deployment, with quotas and pools
     #[command(subcommand, aliases = ["ns", "namespaces"])]
     Namespace(Namespace),
-    /// Log in to a manager: store its token, and make it the current manager
+    /// Log in: store a token, and make its manager the current one
     #[command(after_help = Login::EXAMPLES)]
     Login(Login),
     /// Delete the stored token of a manager
     Logout,
-    /// Show the user that the manager recognizes, and what this user may do
+    /// Show the current user and its permissions
     Whoami {
         #[command(flatten)]
         shown: OutputArgs,
