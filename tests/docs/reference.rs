@@ -169,8 +169,13 @@ fn the_reference_of_the_commands_is_as_their_help() {
     let all = help(&[]);
     let everywhere = all.split("\nGlobal options:\n").nth(1).unwrap();
     let (flags, codes) = everywhere.split_once("\n\n").unwrap();
-    write!(page, "## Global options\n\n```text\n{}\n```\n\n```text\n{}\n```\n", flags.trim_end(), codes.trim())
-        .unwrap();
+    write!(
+        page,
+        "## Global options\n\n```text\n{}\n```\n\n```text\n{}\n```\n",
+        flags.trim_end(),
+        codes.trim()
+    )
+    .unwrap();
     keep("docs/cli.md", &page);
 }
 
