@@ -92,26 +92,60 @@ mod tests {
 
     #[test]
     fn every_kind_that_replaces_a_daemon_has_an_example_that_fits_it() {
-        fn fits<O: crate::Observer>(spec: &serde_json::Value) -> Result<(), String> {
+        let mut seen = std::collections::BTreeSet::new();
+        for (kind, spec) in examples() {
+            assert_eq!(fits(&kind, &spec), Ok(()));
+            seen.insert(kind);
+        }
+        assert_eq!(seen.len(), 6, "{seen:?}");
+    }
+
+    /// What the code of a kind says of a spec.
+    fn fits(kind: &str, spec: &serde_json::Value) -> Result<(), String> {
+        fn of<O: crate::Observer>(spec: &serde_json::Value) -> Result<(), String> {
             serde_json::from_value::<O>(spec.clone())
                 .map(drop)
                 .map_err(|error| format!("{}: {error}", O::KIND))
         }
-        let mut seen = std::collections::BTreeSet::new();
-        for (kind, spec) in examples() {
-            let fits = match &*kind {
-                Http::KIND => fits::<Http>(&spec),
-                Exec::KIND => fits::<Exec>(&spec),
-                WebSocket::KIND => fits::<WebSocket>(&spec),
-                Tail::KIND => fits::<Tail>(&spec),
-                PostgresListen::KIND => fits::<PostgresListen>(&spec),
-                Replicate::KIND => fits::<Replicate>(&spec),
-                other => panic!("unknown kind {other}"),
-            };
-            assert_eq!(fits, Ok(()));
-            seen.insert(kind);
+        match kind {
+            Ticker::KIND => of::<Ticker>(spec),
+            Exec::KIND => of::<Exec>(spec),
+            Http::KIND => of::<Http>(spec),
+            WebSocket::KIND => of::<WebSocket>(spec),
+            Tail::KIND => of::<Tail>(spec),
+            PostgresListen::KIND => of::<PostgresListen>(spec),
+            Replicate::KIND => of::<Replicate>(spec),
+            other => panic!("unknown kind {other}"),
         }
-        assert_eq!(seen.len(), 6, "{seen:?}");
+    }
+
+    #[test]
+    fn the_example_in_a_schema_fits_the_schema_and_the_code() {
+        for info in built_in(KindSettings::default()).infos() {
+            let (kind, schema) = (info.name.as_str(), &*info.schema);
+            let examples = schema["examples"].as_array().unwrap_or_else(|| panic!("{kind} has no example"));
+            for example in examples {
+                let checked = jsonschema::validate(schema, example);
+                assert!(checked.is_ok(), "{kind}: {checked:?}");
+                assert_eq!(fits(kind, example), Ok(()));
+                assert!(!example.as_object().unwrap().is_empty(), "the example of {kind} fills in nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn a_schema_refuses_a_postgres_listen_that_would_do_nothing() {
+        let infos = built_in(KindSettings::default()).infos();
+        let info = infos.iter().find(|info| info.name.as_str() == PostgresListen::KIND).unwrap();
+        let url = "postgres://user@db.example.org/app";
+        let query = serde_json::json!({"sql": "SELECT id FROM orders", "watermark": "id"});
+        for (spec, is_valid) in [
+            (serde_json::json!({ "url": url }), false),
+            (serde_json::json!({"url": url, "query": query}), true),
+            (serde_json::json!({"url": url, "channels": ["orders"], "query": query}), true),
+        ] {
+            assert_eq!(jsonschema::is_valid(&info.schema, &spec), is_valid, "{spec}");
+        }
     }
 
     #[test]

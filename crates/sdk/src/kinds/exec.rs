@@ -53,6 +53,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// period. A service starts only programs that its configuration allows.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{"argv": ["/bin/date"]}]))]
 pub struct Exec {
     /// The program and its arguments. The program is an absolute path that `[service.exec] allow` lists; if `allow` contains `*`,
     /// any program, found by `PATH` if it is not an absolute path.

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 /// answers as it should.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{"url": "https://example.org/"}]))]
 pub struct Http {
     /// URL to poll: `http://` or `https://`. A user and password in it are sent as HTTP basic authentication.
     #[schemars(extend("format" = "uri", "pattern" = "^https?://", "examples" = ["https://example.org/"]), length(max = 4096))]

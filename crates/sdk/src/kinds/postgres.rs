@@ -29,6 +29,10 @@ use tokio::time::Instant;
 /// With both, a notification is not emitted: it makes the query run at once. The service must allow the server.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "examples" = [{"url": "postgres://user@db.example.org/app", "channels": ["orders"]}],
+    "anyOf" = [{"required": ["channels"]}, {"required": ["query"]}]
+))]
 pub struct PostgresListen {
     /// URL of the database, such as `postgres://user@host:5432/database?sslmode=verify-full`. `[service.postgres] allow`
     /// must list its host and port.

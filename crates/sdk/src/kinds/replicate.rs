@@ -33,6 +33,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// appears under its name only when it is complete. The service must allow both folders.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{"from": "/srv/original", "to": "/srv/copy"}]))]
 pub struct Replicate {
     /// Absolute path of the folder to copy, in a folder that `[service.files] read` lists.
     #[schemars(extend("pattern" = "^/"), length(max = 4096))]

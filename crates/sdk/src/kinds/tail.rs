@@ -24,6 +24,7 @@ use std::time::Duration;
 /// the last run stopped. The service must allow the folder of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{"path": "/var/log/syslog"}]))]
 pub struct Tail {
     /// Absolute path of the file, in a folder that `[service.files] read` lists. The file may be missing at first.
     #[schemars(extend("pattern" = "^/", "examples" = ["/var/log/syslog"]), length(max = 4096))]

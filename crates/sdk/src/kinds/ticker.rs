@@ -8,6 +8,7 @@ use serde::Deserialize;
 /// Emits a count at a fixed pace: `{"every": "1s"}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{"every": "1s"}]))]
 pub struct Ticker {
     /// Time between two values.
     #[serde(default = "second")]

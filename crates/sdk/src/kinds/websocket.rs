@@ -24,6 +24,7 @@ use tokio::time::Instant;
 /// `{"base64": "…"}`. When the receiver of the output is slow, it stops reading from the server.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("examples" = [{"url": "wss://example.org/feed"}]))]
 pub struct WebSocket {
     /// URL of the server: `ws://` or `wss://`. A user and password in it are sent as HTTP basic authentication.
     #[schemars(extend("format" = "uri", "pattern" = "^wss?://", "examples" = ["wss://example.org/feed"]), length(max = 4096))]

@@ -40,6 +40,9 @@ pub(super) fn told(error: &ValidationError<'_>, schema: &Value) -> String {
         Kind::UniqueItems => "must not have the same item twice".to_owned(),
         Kind::Pattern { pattern } => format!("must match the regular expression \"{pattern}\""),
         Kind::PropertyNames { error } => format!("has a member whose name {}", told(error, schema)),
+        Kind::AnyOf { .. } if let Some(members) = alternatives(error, schema) => {
+            format!("needs at least one of {}", members.join(", "))
+        }
         Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => {
             "matches none of the permitted forms: `everwatch kind describe KIND` shows them".to_owned()
         }
@@ -70,6 +73,17 @@ fn permitted<'a>(error: &ValidationError<'_>, schema: &'a Value) -> Vec<&'a str>
     let beside = error.schema_path().as_str().rsplit_once('/').map_or("", |(parent, _)| parent);
     let members = schema.pointer(beside).and_then(|schema| schema["properties"].as_object());
     members.into_iter().flatten().map(|(name, _)| name.as_str()).collect()
+}
+
+/// The members of which one must be present; `None` if the permitted forms differ in something else.
+fn alternatives(error: &ValidationError<'_>, schema: &Value) -> Option<Vec<String>> {
+    let required = |form: &Value| {
+        let all = form["required"].as_array()?;
+        let is_all_that_it_asks = form.as_object()?.len() == 1;
+        let [Value::String(member)] = &all[..] else { return None };
+        is_all_that_it_asks.then(|| format!("`{member}`"))
+    };
+    schema.pointer(error.schema_path().as_str())?.as_array()?.iter().map(required).collect()
 }
 
 fn unknown(unexpected: &[String], permitted: &[&str]) -> String {
@@ -127,6 +141,16 @@ mod tests {
             (
                 json!({"oneOf": [{"type": "null"}, {"type": "string"}]}),
                 json!(1),
+                "matches none of the permitted forms: `everwatch kind describe KIND` shows them",
+            ),
+            (
+                json!({"anyOf": [{"required": ["channels"]}, {"required": ["query"]}]}),
+                json!({}),
+                "needs at least one of `channels`, `query`",
+            ),
+            (
+                json!({"anyOf": [{"required": ["b"]}, {"type": "string"}]}),
+                json!({}),
                 "matches none of the permitted forms: `everwatch kind describe KIND` shows them",
             ),
         ] {
