@@ -23,8 +23,12 @@ pub(super) fn findings(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     for service in taking(&fleet.services) {
         pools.entry(&service.registration.pool).or_default().push(service);
     }
-    // The slots that are missing come back with such a service.
-    let has_returning = |pool: &Pool| returning(fleet, now).any(|it| it.registration.pool == *pool);
+    // The slots that are missing come back with such a service, unless it starts cordoned.
+    let takes = |it: &&ServiceRow| {
+        fleet.orders.get(it.registration.name.as_str()).is_none_or(|orders| !orders.cordoned)
+    };
+    let has_returning =
+        |pool: &Pool| returning(fleet, now).filter(takes).any(|it| it.registration.pool == *pool);
     let busy = fleet.needed.iter().filter(|(pool, needed)| **needed > 0 && !has_returning(pool));
     let found = busy.filter_map(|(pool, needed)| match pools.get(pool).map_or(&[][..], Vec::as_slice) {
         [] => without_active(pool, fleet, *needed),

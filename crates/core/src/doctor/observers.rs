@@ -130,9 +130,10 @@ fn lost(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
         severity: Severity::Warning,
         subject: "services".to_owned(),
         what: format!(
-            "{} {plural} lost in the last 10 minutes and {have} not come back yet: {}",
+            "{} {plural} lost in the last 10 minutes and {have} not come back yet: {}{}",
             names.len(),
-            listed(&names, names.len() as u64)
+            listed(&names, names.len() as u64),
+            start_cordoned(&ordered_cordoned(fleet, &names))
         ),
         why: "a lost service ended without unregistering: its process was killed, or its host or network failed"
             .to_owned(),
@@ -162,6 +163,21 @@ fn names(services: &[&ServiceRow]) -> Vec<String> {
 fn subject_of(names: &[String]) -> String {
     let noun = if names.len() == 1 { "service" } else { "services" };
     format!("{noun} {}", listed(names, names.len() as u64))
+}
+
+/// The names of these that a user cordoned or drained: their next processes take no observers until a user uncordons them.
+fn ordered_cordoned(fleet: &FleetFacts, names: &[String]) -> Vec<String> {
+    let is_cordoned = |name: &&String| fleet.orders.get(*name).is_some_and(|orders| orders.cordoned);
+    names.iter().filter(is_cordoned).cloned().collect()
+}
+
+/// That the next processes of these services are cordoned, as the end of a sentence; empty if there are none.
+fn start_cordoned(names: &[String]) -> String {
+    match names.len() {
+        0 => String::new(),
+        1 => format!("; the next process of {} is cordoned", names[0]),
+        all => format!("; the next processes of {} are cordoned", listed(names, all as u64)),
+    }
 }
 
 /// Services that a person froze to try out failover, and that stay lost until they are thawed.
@@ -211,6 +227,7 @@ fn killed(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
         1 => "was killed on purpose and starts again in a few seconds",
         _ => "were killed on purpose and start again in a few seconds",
     };
+    let cordoned = ordered_cordoned(fleet, &names);
     let pools: BTreeSet<&Pool> = killed.iter().map(|it| &it.registration.pool).collect();
     let short =
         pools.into_iter().map(|pool| (pool, missing_slots(pool, fleet))).find(|(_, slots)| *slots > 0);
@@ -225,9 +242,13 @@ fn killed(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
     Some(Finding {
         code: "service-killed",
         severity,
-        what: format!("{subject} {starts}"),
+        what: format!("{subject} {starts}{}", start_cordoned(&cordoned)),
+        cure: if cordoned.is_empty() {
+            "none is needed: `everwatch dev` starts a killed service again as a new incarnation".to_owned()
+        } else {
+            format!("`everwatch service uncordon {}`, so that it takes observers again", cordoned.join(" "))
+        },
         subject,
         why,
-        cure: "none is needed: `everwatch dev` starts a killed service again as a new incarnation".to_owned(),
     })
 }

@@ -87,6 +87,19 @@ fn services_that_a_person_killed_or_froze_are_named_until_they_are_back() {
     let told = diagnosed(killed("x", 10, 33));
     assert_eq!((told.len(), told[0].code, told[0].severity), (1, "service-killed", Severity::Warning));
     assert_eq!(told[0].why, "until then, observers wait: pool default has 3 slots too few");
+    let drained_since = |needed| {
+        move |facts: &mut Facts| {
+            killed("x", 10, needed)(facts);
+            let orders = crate::capacity::maintenance::Orders { cordoned: true, ..Default::default() };
+            fleet(facts).orders.insert("x".to_owned(), orders);
+        }
+    };
+    let told = diagnosed(drained_since(5));
+    let expected = "service x was killed on purpose and starts again in a few seconds; the next process of x is cordoned";
+    assert_eq!(told[0].what, expected);
+    assert_eq!(told[0].cure, "`everwatch service uncordon x`, so that it takes observers again");
+    let codes: Vec<&str> = diagnosed(drained_since(33)).iter().map(|it| it.code).collect();
+    assert!(codes.contains(&"pool-full"), "its slots do not come back: {codes:?}");
     let told = diagnosed(killed("x", 20, 33));
     let codes: Vec<&str> = told.iter().map(|it| it.code).collect();
     assert_eq!(codes, ["pool-full", "service-lost"], "it does not come back");
