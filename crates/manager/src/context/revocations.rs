@@ -1,7 +1,7 @@
 //! Revocations that wait to be sent together.
 
 use crate::clock::DbClock;
-use crate::events::log::KnownServices;
+use crate::events::known_services::KnownServices;
 use everwatch_core::id::{Pool, ServiceId};
 use everwatch_core::record::row::Row;
 use everwatch_core::wire::command::Revocation;

@@ -3,88 +3,22 @@
 
 use crate::clock::DbClock;
 use crate::events::actor;
-use crate::lock::lock;
+use crate::events::known_services::KnownServices;
 use crate::metric;
 use everwatch_core::clock::Timestamp;
-use everwatch_core::id::{Name, Pool, ServiceId};
+use everwatch_core::id::{Name, ServiceId};
 use everwatch_core::record::events::{EventKind, Move, RowEvent, adopted, happenings, moved};
 use everwatch_core::record::row::Row;
 use everwatch_core::record::service::ServiceRow;
 use everwatch_store::{Event, Named};
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 /// Events that wait to be written.
 pub(crate) const WAITING_MAX: usize = 10_000;
-/// Services whose names are remembered; beyond it, all are forgotten.
-const KNOWN_MAX: usize = 50_000;
 const TEXT_MAX: usize = 1000;
-
-/// What events contain of a service beside its id.
-#[derive(Debug, Default)]
-pub(crate) struct KnownServices {
-    services: Mutex<HashMap<ServiceId, KnownService>>,
-}
-
-#[derive(Debug)]
-struct KnownService {
-    name: String,
-    pool: Pool,
-    /// When this manager last learned of a sign of life.
-    heard_at: Timestamp,
-}
-
-impl KnownServices {
-    pub(crate) fn learn(&self, rows: &[ServiceRow]) {
-        let mut known = lock(&self.services);
-        let new = rows.iter().filter(|row| !known.contains_key(&row.id)).count();
-        if known.len() + new > KNOWN_MAX {
-            known.clear();
-        }
-        for row in rows {
-            let known = known.entry(row.id).or_insert_with(|| KnownService {
-                name: row.registration.name.to_string(),
-                pool: row.registration.pool.clone(),
-                heard_at: row.heard_at,
-            });
-            known.heard_at = known.heard_at.max(row.heard_at);
-        }
-    }
-
-    /// Those that this manager does not know.
-    pub(crate) fn strangers(&self, services: impl Iterator<Item = ServiceId>) -> Vec<ServiceId> {
-        let known = lock(&self.services);
-        services.filter(|service| !known.contains_key(service)).collect()
-    }
-
-    /// A heartbeat; a gap is measured from it.
-    pub(crate) fn heard(&self, service: ServiceId, at: Timestamp) {
-        if let Some(known) = lock(&self.services).get_mut(&service) {
-            known.heard_at = known.heard_at.max(at);
-        }
-    }
-
-    /// When this manager last learned of a sign of life.
-    pub(crate) fn heard_at(&self, service: ServiceId) -> Option<Timestamp> {
-        lock(&self.services).get(&service).map(|known| known.heard_at)
-    }
-
-    pub(crate) fn pool(&self, service: ServiceId) -> Option<Pool> {
-        lock(&self.services).get(&service).map(|known| known.pool.clone())
-    }
-
-    /// Empty if this manager does not know it.
-    pub(crate) fn name(&self, service: ServiceId) -> String {
-        lock(&self.services).get(&service).map_or_else(String::new, |known| known.name.clone())
-    }
-
-    fn named(&self, service: ServiceId) -> Named {
-        Named::service(service, self.name(service))
-    }
-}
 
 /// Records events. Nothing waits for it: an event that finds no room in the queue is lost and counted.
 #[derive(Debug)]
@@ -161,7 +95,7 @@ impl EventLog {
     pub(crate) fn tell_lost(&self, row: &ServiceRow, text: String) {
         self.known.learn(std::slice::from_ref(row));
         let at = self.clock.now();
-        let silence = self.known.heard_at(row.id).map(|heard| millis(at.since(heard)));
+        let silence = self.known.lost(row.id, at).map(|heard| millis(at.since(heard)));
         let service = Some(Named::service(row.id, row.registration.name.to_string()));
         let lost = plain(EventKind::ServiceLost, at, text);
         self.record(Event { service, gap_ms: silence, gap_is_bound: silence.is_some(), ..lost });
@@ -182,7 +116,8 @@ impl EventLog {
     /// A move from one service to the next, and the service that it left.
     fn went(&self, happening: &RowEvent, after: &Row) -> Option<(ServiceId, Move)> {
         let earlier = after.observed.before.as_ref().filter(|_| happening.kind == EventKind::Started)?;
-        let went = moved(earlier, self.known.heard_at(earlier.service), happening.at);
+        let heard = if earlier.over { None } else { self.known.replaced(earlier.service, self.clock.now()) };
+        let went = moved(earlier, heard, happening.at);
         metrics::histogram!(metric::GAP).record(went.gap.as_secs_f64());
         metrics::histogram!(metric::OVERLAP).record(went.overlap.as_secs_f64());
         Some((earlier.service, went))
