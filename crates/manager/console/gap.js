@@ -20,7 +20,7 @@ export const gapText = (ms, isAtMost) => (isAtMost && ms > 0 ? atMost(ms) : dura
 /** The gap with its explanation. */
 export const gap = (ms, isAtMost) => (isAtMost && ms > 0 ? h("span", { class: "hinted", title: AT_MOST }, gapText(ms, true)) : gapText(ms, false));
 
-/** The gap of an event in ms; of a summary, the median. */
-export const gapOf = (event) => event.burst?.gap_ms_median ?? event.gap_ms ?? null;
+/** The gap of an event in ms; of a summary, the median. Only observers have gaps: of a lost service, `gap_ms` is the time until managers knew of the loss. */
+export const gapOf = (event) => (event.type === "service_lost" ? null : event.burst?.gap_ms_median ?? event.gap_ms ?? null);
 /** Whether the gap of an event or a run is an upper bound; of a summary or an incident, whether one of its gaps is. */
 export const isBound = (event) => event.burst?.gap_is_bound ?? event.gap_is_bound;

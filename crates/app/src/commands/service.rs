@@ -146,7 +146,9 @@ async fn warn_of_lost(client: &Client, pool: Option<&str>) {
     let pool = pool.map_or_else(String::new, |pool| format!("&pool={}", Client::part(pool)));
     let path = format!("/v1/services?missing=true&limit=1000{pool}");
     let Ok(missing) = client.read::<api::Listed<api::Service>>(&path).await else { return };
-    let names: Vec<&str> = missing.items.iter().map(|it| it.name.as_str()).collect();
+    let cordoned = |it: &api::Service| if it.cordoned { " (its next process is cordoned)" } else { "" };
+    let names = missing.items.iter().map(|it| format!("{}{}", it.name, cordoned(it)));
+    let names: Vec<String> = names.collect();
     if !names.is_empty() {
         let (names, have) = (names.join(", "), if names.len() == 1 { "has" } else { "have" });
         note(&format!("lost in the last 10 minutes, and {have} not come back: {names}"));

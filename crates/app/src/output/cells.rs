@@ -4,6 +4,7 @@ use everwatch_api::{Event, NamedThing};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::epoch::Epoch;
 use everwatch_core::id::Namespace;
+use everwatch_core::record::events::EventKind;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
@@ -163,7 +164,11 @@ fn qualified(it: &NamedThing) -> String {
 /// How the move went, why it happened, and who asked. The numbers come first: a narrow table cuts the end.
 pub(super) fn cause(event: &Event) -> String {
     let text = Some(without_millis(&event.text)).filter(|text| !text.is_empty());
-    let gap = event.gap_ms.map(|ms| format!("gap {}", gap(ms, event.gap_is_bound)));
+    // A gap is the time without a run of an observer. For a lost service, it is the time until managers knew of the loss.
+    let gap = event.gap_ms.map(|ms| match event.kind {
+        EventKind::ServiceLost => format!("known after {}", gap(ms, event.gap_is_bound)),
+        _ => format!("gap {}", gap(ms, event.gap_is_bound)),
+    });
     let overlap = event.overlap_ms.filter(|ms| *ms > 0).map(|ms| format!("overlap {}", millis(ms)));
     // The texts about batches and rollouts name the user.
     let who =

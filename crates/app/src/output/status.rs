@@ -13,7 +13,7 @@ use everwatch_core::wording::{counted, counted_subject};
 use serde::Serialize;
 
 /// The state of a deployment at one moment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Condition {
     /// The version of the manager.
     pub(crate) version: String,
@@ -155,7 +155,8 @@ fn tolerance(pools: &[Item<Pool>]) -> String {
     match least {
         0 => format!("none: if the largest service{of} is lost, observers wait"),
         _ => {
-            format!("{}{of} can be lost, and all observers still run", counted(least, "service"))
+            let without = if least == 1 { "it" } else { "them" };
+            format!("{}{of}: without {without}, the others have enough slots", counted(least, "service"))
         }
     }
 }
@@ -169,8 +170,16 @@ fn safe_mode(it: &SafeMode) -> String {
 }
 
 fn findings(all: &[Item<Finding>], paper: TerminalStyle) -> String {
-    let mut lines = vec!["Problems:".to_owned()];
-    for Finding { severity, subject, what, cure, .. } in all.iter().take(FINDINGS).map(|it| &**it) {
+    // An `info` is no problem: the deployment is as it should be. The worst findings come first.
+    let heading = |it: &Finding| if it.severity == Severity::Info { "Notes:" } else { "Problems:" };
+    let mut lines = Vec::new();
+    let mut above = "";
+    for finding in all.iter().take(FINDINGS) {
+        if heading(finding) != above {
+            above = heading(finding);
+            lines.push(above.to_owned());
+        }
+        let Finding { severity, subject, what, cure, .. } = &**finding;
         let (word, tone) = match severity {
             Severity::Critical => ("critical", Tone::Bad),
             Severity::Warning => ("warning", Tone::Wait),

@@ -136,6 +136,9 @@ fn events_as_tables() {
             json!({"id": 4, "at": ago(1), "type": "safe_mode", "observer": null, "service": null, "epoch": null,
             "text": "off", "by": {"who": "ada@laptop", "from": "10.0.0.7", "with": "everwatch/0.1.0"}}),
         ),
+        item(json!({"id": 5, "at": ago(1), "type": "service_lost", "observer": null, "epoch": null,
+            "service": {"id": "0198c1de-0000-7000-8000-00000000000a", "name": "amber"}, "gap_ms": 464, "gap_is_bound": true,
+            "overlap_ms": null, "text": "its connection to the broker has ended", "by": null})),
     ];
     insta::assert_snapshot!(shapes(&EVENTS, &all));
 }
@@ -226,6 +229,13 @@ fn the_status_of_a_deployment() {
     };
     let one = Condition { pools: calm.pools[..1].to_vec(), ..calm };
     insta::assert_snapshot!("the_status_of_one_pool", status(&one, paper(80)));
+    let spare = item(json!({"code": "headroom", "severity": "info", "subject": "pool default",
+        "what": "pool default survives the loss of any one service, but not of two", "why": "", "cure": "start another one"}));
+    let found = Condition { findings: vec![condition().findings.remove(0), spare], ..one.clone() };
+    let told = status(&found, paper(80));
+    let [problems, notes] =
+        ["\nProblems:\n  warning", "\nNotes:\n  info"].map(|it| told.find(it).expect(&told));
+    assert!(problems < notes);
     let mut sent = one.pools[0].sent().clone();
     sent["paused"] = json!(true);
     sent["waiting"] = json!(2);
