@@ -73,8 +73,8 @@ pub(crate) struct Create {
     /// Time after which its service stops an attempt, such as 30m
     #[arg(long, value_name = "TIME")]
     pub(crate) attempt_timeout: Option<String>,
-    /// Retry policy after an error, as JSON or @FILE
-    #[arg(long, value_name = "JSON|@FILE")]
+    /// Retry policy after an error, as JSON or @FILE; `never`: the first error fails the observer
+    #[arg(long, value_name = "never|JSON|@FILE")]
     pub(crate) retry: Option<String>,
     /// Whether two runs may overlap briefly during a failover
     #[arg(long, value_parser = ["allow", "forbid"])]

@@ -120,7 +120,11 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
     let json_flags = [("spec", asked.spec.clone()), ("retry", asked.retry.clone())];
     for (member, given) in [("spec", &asked.spec), ("retry", &asked.retry)] {
         if let Some(given) = given {
-            body.insert(member.to_owned(), read_json(member, given)?);
+            let value = match (member, given.as_str()) {
+                ("retry", "never") => json!({"kind": "intervals", "delays": []}),
+                _ => read_json(member, given)?,
+            };
+            body.insert(member.to_owned(), value);
         }
     }
     if !asked.labels.labels.is_empty() {
