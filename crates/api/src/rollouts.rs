@@ -175,7 +175,7 @@ pub struct RolloutMember {
     /// When it was changed, or tried again after a failure.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub changed_at: Option<Timestamp>,
-    /// Since when it runs with the changed definition.
+    /// While it is `changed`: since when it runs with the changed definition. Null before it runs, and in any other state.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub runs_since: Option<Timestamp>,
 }
@@ -190,7 +190,11 @@ impl From<rollout::Member> for RolloutMember {
             version: it.version,
             changed_to: it.changed_to,
             changed_at: it.watch.as_ref().map(|watch| watch.since),
-            runs_since: it.watch.and_then(|watch| watch.runs).map(|runs| runs.seen_at),
+            runs_since: it
+                .watch
+                .filter(|_| it.state == MemberState::Changed)
+                .and_then(|watch| watch.runs)
+                .map(|runs| runs.seen_at),
         }
     }
 }
