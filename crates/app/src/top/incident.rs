@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// How long an incident that is over is shown.
 pub(super) const SHOWN_FOR: Duration = Duration::from_secs(180);
+/// The same if the doctor has found problems, which are shown afterwards.
+const SHOWN_BEFORE_PROBLEMS_FOR: Duration = Duration::from_secs(30);
 /// How long incidents are read after a change: managers conclude, and observers start, later than the change.
 const WATCH_FOR: Duration = Duration::from_secs(6);
 /// The pause between two requests after a change, and while an incident stays open.
@@ -76,8 +78,9 @@ impl LastIncident {
     }
 
     /// The incident that is shown.
-    pub(super) fn shown(&self, now: Timestamp) -> Option<&Incident> {
-        self.last.as_ref().filter(|it| it.until.is_none_or(|until| now.since(until) < SHOWN_FOR))
+    pub(super) fn shown(&self, now: Timestamp, has_problems: bool) -> Option<&Incident> {
+        let most = if has_problems { SHOWN_BEFORE_PROBLEMS_FOR } else { SHOWN_FOR };
+        self.last.as_ref().filter(|it| it.until.is_none_or(|until| now.since(until) < most))
     }
 }
 

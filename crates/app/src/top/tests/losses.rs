@@ -132,7 +132,7 @@ fn an_open_incident_is_read_again_and_a_failure_ends_that_until_the_next_change(
     loaded(&mut model, after_the_loss());
     model.on(Input::Incidents(None));
     assert_eq!(later(&mut model, 33), [], "the role does not permit it, or no manager answers");
-    assert!(model.incident.shown(model.now).is_some(), "the last one stays");
+    assert!(model.incident.shown(model.now, false).is_some(), "the last one stays");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_loss_is_not_hidden_by_later_moves_and_is_told_for_some_minutes() {
     let mut model = watching();
     let moves = Incident { from: "chalk".to_owned(), ..incident("handed_over", 5, 0) };
     model.on(Input::Incidents(Some(vec![incident("lost", 60, 0), incident("lost", 20, 0), moves.clone()])));
-    let shown = |model: &Model| model.incident.shown(model.now).map(|it| (it.cause.clone(), it.since));
+    let shown = |model: &Model| model.incident.shown(model.now, false).map(|it| (it.cause.clone(), it.since));
     assert_eq!(shown(&model), Some(("lost".to_owned(), ago(20))));
     model.on(Input::Incidents(Some(vec![moves])));
     assert_eq!(shown(&model), Some(("handed_over".to_owned(), ago(5))));
@@ -277,6 +277,8 @@ fn the_worst_finding_of_the_doctor_is_told_unless_there_is_news() {
     loaded(&mut model, after_the_loss());
     model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
     assert!(!drawn(&mut model, (100, 24)).contains(told), "the loss is news");
+    later(&mut model, 40);
+    assert!(drawn(&mut model, (100, 24)).contains(told), "all observers have run again for half a minute");
     model.on(Input::Problems(vec![]));
     assert!(!drawn(&mut model, (100, 24)).contains("problem"));
 }
