@@ -88,6 +88,28 @@ async fn a_definition_is_edited_checked_compared_and_saved_unless_it_has_changed
 }
 
 #[tokio::test]
+async fn back_closes_the_editor_and_cancel_leaves_no_entry_of_its_own() {
+    let mut cluster = Cluster::new("leaving");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
+    let page = Browser::open(&format!("{}/#/observers", cluster.api.url)).await;
+    page.until_text("tbody", "one").await;
+    page.view("#/observers/one").await;
+    page.until_text("h1", "one").await;
+    for leave in ["history.back()", "document.querySelector('#save').parentElement.lastChild.click()"] {
+        page.press("Edit").await;
+        page.until("the form", "document.querySelector('#spec-every')").await;
+        page.until("its address", "location.hash.endsWith('?edit=form')").await;
+        page.run(leave).await;
+        page.until("the page of the observer", "location.hash.endsWith('/one')").await;
+        page.until("no editor", "!document.querySelector('#save')").await;
+    }
+    page.run("history.back()").await;
+    page.until("the list", "location.hash === '#/observers'").await;
+}
+
+#[tokio::test]
 async fn a_clone_is_corrected_as_json_and_created() {
     let mut cluster = Cluster::new("cloning");
     cluster.manager().await;

@@ -156,6 +156,8 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     open_from_palette(&page, "cordon a", "Cordon a").await;
     page.press("Cordon a").await;
     cluster.api.until_service("a", |it| it.cordoned).await;
+    open_from_palette(&page, "create ticker", "New observer of kind ticker").await;
+    page.until("its form", "document.querySelector('#new-kind')?.value === 'ticker'").await;
 
     page.view("#/observers/orders-1").await;
     page.until_text("h1", "orders-1").await;
@@ -186,9 +188,15 @@ async fn the_list_is_sorted_by_what_needs_attention() {
     page.until("the problem first", &format!("{names} === 'two,one,three'")).await;
     page.click(Locator::Css("[aria-label='Sort by health']")).await;
     page.until("the problem last", &format!("{names} === 'three,one,two'")).await;
+    let head = "document.querySelector('th[aria-sort=descending]')?.textContent";
+    page.until("a head that says so", &format!("{head} === 'Health ↓'")).await;
     // What has no service stays last in both directions.
     for _ in 0..2 {
         page.click(Locator::Css("[aria-label='Sort by service']")).await;
         page.until("the paused one last", &format!("{names}.endsWith(',three')")).await;
     }
+    // A bookmark may name a page that no longer exists.
+    page.view("#/observers?sort=health&page=9").await;
+    page.until("the last page there is", &format!("{names} === 'two,one,three'")).await;
+    page.until_text(".pager", "1–3 of 3").await;
 }

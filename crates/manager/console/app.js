@@ -25,15 +25,14 @@ function read() {
 const context = {
   redraw: () => draw(),
   refresh: () => live.now(),
-  /** Sets or drops parameters of the address; the view follows. Resolves when it is drawn. */
+  /** Sets or drops parameters of the address, in place of the present entry of the history or as a new one; the view follows. Resolves when it is drawn. */
   set(changes, replace = true) {
     const params = new URLSearchParams(route.params);
     for (const [name, value] of Object.entries(changes)) value ? params.set(name, value) : params.delete(name);
     const search = params.toString();
     const target = `#/${route.path}${search ? `?${search}` : ""}`;
-    if (replace) { history.replaceState(history.state, "", target); return follow(); }
-    location.hash = target;
-    return undefined;
+    replace ? history.replaceState(history.state, "", target) : history.pushState(null, "", target);
+    return follow();
   },
   /** Runs what a person asked for; a refusal is told. */
   async attempt(work, done) {

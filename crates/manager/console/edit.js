@@ -8,6 +8,16 @@ import { readable } from "./session.js";
 import { newestVersion } from "./versions.js";
 
 let draft = null;
+/** Whether the entry of the history before this one is the page of the observer. */
+let isAfterPage = false;
+addEventListener("hashchange", () => { isAfterPage = false; });
+
+/** Opens the editor of the page of an observer; “Back” closes it. Typing starts in its first field, because the keys for pages would leave it. */
+export async function openEditor(context) {
+  isAfterPage = true;
+  await context.set({ edit: "form" }, false);
+  document.querySelector("main .sheet :is(input, select, textarea), main #definition")?.focus();
+}
 
 const path = (id) => `/v1/observers/${encodeURIComponent(id)}`;
 
@@ -67,7 +77,7 @@ export const hasDraft = (it) => draft?.id === it.id && (draft.unreadable !== nul
 
 export const editPanel = (it, known, context) => editor(draft, known, {
   title: `Edit ${it.name}`, word: `Save version ${it.definition_version + 1}`, save: () => save(it, context),
-  cancel: () => { draft = null; context.set({ edit: "" }); }, notice: conflict(it, context),
+  cancel: () => { draft = null; isAfterPage ? history.back() : context.set({ edit: "" }); }, notice: conflict(it, context),
 }, context);
 
 export const isEditing = (it) => draft?.id === it.id;

@@ -98,6 +98,13 @@ const movesPanel = (it, moves, pool) => h("section", { class: "panel", key: "mov
   { title: "Overlap", class: "n", cell: (event) => (event.overlap_ms ? duration(event.overlap_ms) : "0") },
 ], moves.toSorted((a, b) => b.gap_ms - a.gap_ms).slice(0, 50)));
 
+/** The gaps of the moves, as facts; those that are equal are one. */
+function gapFacts(it) {
+  const told = (ms) => gap(ms, isBound(it)), some = it.waiting ? " of those that run" : "";
+  if (it.moved && !it.waiting && it.gap_ms_median === it.gap_ms_max) return [fact(it.moved === 1 ? "Gap" : "Gap of each", told(it.gap_ms_max))];
+  return [it.moved ? [fact(`Median gap${some}`, told(it.gap_ms_median)), fact("p99", told(it.gap_ms_p99))] : null, fact("Longest gap", told(it.gap_ms_max))];
+}
+
 function drawOne({ from, it, picture, services, pool, moves }, _route, context) {
   const crumb = h("p", { class: "crumb" }, h("a", { href: "#/incidents" }, "Incidents"), " / ", from);
   if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, "Incident")), empty("No such incident", `The timeline has no incident of ${from} at this time. It holds the last 24 hours; the events include older moves.`, h("a", { class: "button", href: "#/incidents" }, "Incidents"), h("a", { class: "button", href: "#/events?type=started" }, "Events"))];
@@ -106,8 +113,8 @@ function drawOne({ from, it, picture, services, pool, moves }, _route, context) 
     h("header", { class: "head" }, crumb, h("h1", {}, incidentTitle(it)), h("p", { class: "total" }, time(it.since))),
     h("p", { class: "why" }, conclusion(picture, it), isBound(it) ? " The gaps are upper bounds, counted from the last sign of life of the service." : ""),
     h("section", { class: "panel across", key: "line" }, h("header", {}, h("h2", {}, "As one line"), h("span", { class: "row end" }, copyButton(line), copyButton(location.href, "Copy link"))), h("p", { class: "incident-line" }, line)),
-    h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, moved(it).map(({ title, count }) => fact(title, number(count))), it.moved ? [fact(it.waiting ? "Median gap of those that run" : "Median gap", gap(it.gap_ms_median, isBound(it))), fact("p99", gap(it.gap_ms_p99, isBound(it)))] : null,
-      fact("Longest gap", gap(it.gap_ms_max, isBound(it))), fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact(it.until ? "All ran again after" : "Open for", gap(Math.max(untilOf(it) - Date.parse(it.since), 0), isBound(it))))),
+    h("section", { class: "panel across", key: "facts" }, h("dl", { class: "facts big" }, moved(it).map(({ title, count }) => fact(title, number(count))), gapFacts(it),
+      fact("Longest overlap", it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"), fact(it.until ? "All ran again after" : "Open for", gap(Math.max(untilOf(it) - Date.parse(it.since), 0), isBound(it))))),
     lanesPanel(picture, capacities(services), { title: "Timeline of the services involved", context }),
     h("div", { class: "panels", key: "panels" }, movesPanel(it, moves, pool), flow(it)),
     h("p", { class: "fine" }, `${counted(picture.marks.length, "event")} of services in this time. `, h("a", { href: `#/events?type=service_lost,service_suspect,service_gone,service_registered,service_draining,service_drained` }, "Events of services")),

@@ -30,13 +30,15 @@ function ordered(items, valueOf, isDescending) {
 }
 
 /**
- * The page that the address names, of `size` observers. `isOwn`: the console has sorted it, so that the number of the page finds it, not a cursor; `isPart`: not all
+ * The page that the address names, of `size` observers. `isOwn`: the console has sorted it, so that the number of the page finds it, not a cursor; `at` is that
+ * number, or the last one if there are fewer pages. `isPart`: not all
  * observers that match were sorted.
  */
 export async function sortedPage(filter, params, size) {
   const sort = params.get("sort") ?? "name", field = sort.replace("-", "");
   if (!Object.hasOwn(OWN, field)) return get("/v1/observers", { ...filter, sort: OF_MANAGERS.includes(field) ? sort : "name", cursor: params.get("cursor"), limit: size });
   const read = await get("/v1/observers", { ...filter, sort: "name", limit: SORTED_MAX });
-  const sorted = ordered(read.items, OWN[field], sort.startsWith("-")), from = ((Number(params.get("page")) || 1) - 1) * size;
-  return { items: sorted.slice(from, from + size), total: read.total, next_cursor: from + size < sorted.length ? "next" : null, isOwn: true, isPart: read.total > sorted.length };
+  const sorted = ordered(read.items, OWN[field], sort.startsWith("-")), last = Math.max(Math.ceil(sorted.length / size), 1);
+  const at = Math.min(Math.max(Number(params.get("page")) || 1, 1), last), from = (at - 1) * size;
+  return { items: sorted.slice(from, from + size), total: read.total, next_cursor: from + size < sorted.length ? "next" : null, isOwn: true, at, isPart: read.total > sorted.length };
 }

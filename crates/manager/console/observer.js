@@ -4,7 +4,7 @@ import { copyButton } from "./copy.js";
 import { asCommand, asCurl, ordered } from "./definition.js";
 import { ACTIONS, actOn, possible } from "./observer-actions.js";
 import { h } from "./dom.js";
-import { editPanel, hasDraft, isEditing, loadEdit } from "./edit.js";
+import { editPanel, hasDraft, isEditing, loadEdit, openEditor } from "./edit.js";
 import { gap, isBound } from "./gap.js";
 import { logs } from "./logs.js";
 import { runList, stripPanel } from "./runs.js";
@@ -115,12 +115,6 @@ function tabs(data, now, context) {
     h("button", { type: "button", role: "tab", key: name, id: `tab-${name}`, "aria-selected": String(name === now), "aria-controls": "tab-panel", tabindex: name === now ? "0" : "-1", onclick: () => context.set({ tab: name === "logs" ? "" : name }) }, text, counts[name] ? [" ", h("small", {}, number(counts[name]))] : null)));
 }
 
-/** Opens the editor; typing starts in its first field, because the keys for pages would leave it. */
-async function beginEdit(context) {
-  await context.set({ edit: "form" });
-  document.querySelector("main .sheet :is(input, select, textarea), main #definition")?.focus();
-}
-
 /** When an observer completed, and how long its last run took. */
 function endedText(it, run) {
   const lasted = run?.ended_at ? ` after ${duration(Math.max(Date.parse(run.ended_at) - Date.parse(run.started_at), 0))}` : "";
@@ -132,7 +126,7 @@ function header(it, context) {
   const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
   return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it),
     h("div", { class: "row end" },
-      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => beginEdit(context) }, hasDraft(it) ? "Continue editing" : "Edit") : null,
+      may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => openEditor(context) }, hasDraft(it) ? "Continue editing" : "Edit") : null,
       possible(it).filter((name) => name !== "delete").map(button),
       may("observers:create") && may("specs:read") ? h("a", { key: "clone", class: "button", href: `#/create?from=${it.id}` }, "Clone") : null,
       possible(it).includes("delete") ? button("delete") : null));

@@ -108,12 +108,14 @@ function selection({ page }, context) {
     h("button", { type: "button", class: "quiet", onclick: () => { ticked.clear(); context.redraw(); } }, "Clear"));
 }
 
+/** The head of a column that sorts the list. */
 function sorted(title, field, params, context) {
   const now = params.get("sort") ?? "name";
   const is = now.replace("-", "") === field;
   const next = is && !now.startsWith("-") ? `-${field}` : field;
-  return h("button", { type: "button", class: "sort", "aria-label": `Sort by ${title.toLowerCase()}`, onclick: () => context.set({ sort: next, ...FRESH_PAGE }) },
+  const button = h("button", { type: "button", class: "sort", "aria-label": `Sort by ${title.toLowerCase()}`, onclick: () => context.set({ sort: next, ...FRESH_PAGE }) },
     title, h("span", { "aria-hidden": "true" }, is ? (now.startsWith("-") ? " ↓" : " ↑") : ""));
+  return { title: button, sorted: is ? (now.startsWith("-") ? "descending" : "ascending") : undefined };
 }
 
 function rows({ page }, params, context) {
@@ -126,13 +128,13 @@ function rows({ page }, params, context) {
       title: h("input", { type: "checkbox", "aria-label": "Select this page", checked: all, indeterminate: some && !all, onchange: (event) => { page.items.forEach((it) => tick(it, event.target.checked)); context.redraw(); } }),
       class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
     },
-    { title: sorted("Name", "name", params, context), class: "name", cell: (it) => [observerLink(it), h("span", { class: "under" }, note(it))] },
-    ...columnsOf(params, page.items).map((it) => ({ isExtra: !params.get("columns") && it.name !== "health", title: it.sort ? sorted(it.title, it.sort, params, context) : it.title, class: it.class, cell: it.cell })),
+    { ...sorted("Name", "name", params, context), class: "name", cell: (it) => [observerLink(it), h("span", { class: "under" }, note(it))] },
+    ...columnsOf(params, page.items).map((it) => ({ isExtra: !params.get("columns") && it.name !== "health", ...(it.sort ? sorted(it.title, it.sort, params, context) : { title: it.title }), class: it.class, cell: it.cell })),
   ].filter(Boolean), page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
 }
 
 function pager({ page }, params, context) {
-  const at = Number(params.get("page") ?? 1) || 1;
+  const at = page.at ?? (Number(params.get("page") ?? 1) || 1);
   const cursor = params.get("cursor") ?? "";
   const first = (at - 1) * PAGE + 1;
   const turn = (to) => { context.set({ page: to > 1 ? String(to) : "" }, false); scrollTo(0, 0); };

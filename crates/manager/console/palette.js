@@ -33,12 +33,12 @@ const SHORTCUTS = [
 
 /** Where the buttons of the actions are, for those who do not name an observer or a service. */
 const ACTIONS = [
-  { title: "Pause, resume, restart, retry, move or delete observers", hint: "select them in the list", needs: "observers:operate", path: "#/observers" },
+  { title: "Pause, resume, restart, retry, move or delete observers", hint: "add a name, or select them in the list", needs: "observers:operate", path: "#/observers" },
   { title: "Clone an observer, or copy its definition as YAML, CLI or curl", hint: "on its page", needs: "specs:read", path: "#/observers" },
   { title: "Revert an observer to a former version", words: "undo rollback", hint: "on its page, Versions", needs: "observers:update", path: "#/observers" },
-  { title: "Drain, cordon, uncordon, resize or rebalance services", hint: "on the page Services", needs: "services:operate", path: "#/services" },
+  { title: "Drain, cordon, uncordon, resize or rebalance services", hint: "add a name, or open the page Services", needs: "services:operate", path: "#/services" },
   { title: "Kill a service, to see its observers move", words: "chaos failover crash", hint: "on its page", needs: "services:operate", path: "#/services", isPossible: isDev },
-  { title: "Pause or resume a pool", hint: "on the page Pools", needs: "pools:write", path: "#/pools" },
+  { title: "Pause or resume a pool", hint: "add its name, or open the page Pools", needs: "pools:write", path: "#/pools" },
   { title: "Switch safe mode on or off", hint: "on the page Safe mode", needs: "safe-mode:write", path: "#/safe-mode" },
   { title: "Revert, pause or cancel a rollout", hint: "on its page", needs: "rollouts:write", path: "#/rollouts" },
 ];
@@ -57,6 +57,14 @@ async function observersLike(typed) {
   if (found.length || /\s/.test(typed)) return found;
   const near = (await Promise.all(pieces(typed).map((it) => read(it, NEAR)))).flat();
   return [...new Map(near.map((it) => [it.id, it])).values()];
+}
+
+/** The form of a new observer for each kind whose name fits, after a word such as “create”. */
+async function newOfKind(typed) {
+  const asked = typed.match(/^(?:create|new|add)\s+(?:observer\s+)?(.+)$/i)?.[1];
+  if (!asked || !may("observers:create")) return [];
+  const { items } = await readable("kinds:read", () => get("/v1/kinds"), { items: [] });
+  return sourced("Actions", items, (it) => it.name, (it) => ({ title: `New observer of kind ${it.name}`, hint: "opens the form", run: (commands) => commands.go(`#/create?kind=${encodeURIComponent(it.name)}`) }), asked);
 }
 
 /** Observers, services, pools and namespaces, and of several words, such as “drain service-1”, what to do with them. */
@@ -129,7 +137,7 @@ export function openPalette(commands) {
     found = ranked(own);
     at = 0;
     draw();
-    const more = await things(typed).catch(() => []);
+    const more = (await Promise.all([things(typed), newOfKind(typed)].map((it) => it.catch(() => [])))).flat();
     if (mine !== turn || !dialog.open) return;
     isSearching = false;
     // What the user has chosen meanwhile stays chosen.

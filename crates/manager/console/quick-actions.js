@@ -4,7 +4,7 @@ import { ACTIONS, actOn, mayDo, possible } from "./observer-actions.js";
 import { poolActions } from "./pools.js";
 import { serviceActions } from "./services.js";
 import { may } from "./session.js";
-import { observerName, observerPath, standing, word as shown } from "./show.js";
+import { counted, observerName, observerPath, standing, word as shown } from "./show.js";
 
 /** How many letters of a word make it an action, at least. */
 const LEAST = 2;
@@ -41,8 +41,12 @@ const ofPool = (it) => (may("pools:write") ? poolActions(it).map(({ text, run })
 
 /** The actions on these observers, services and pools that fit, as entries of the palette. What is not possible says why, if the name is typed to its end. */
 export function quickActions(action, { observers, services, pools }) {
-  const entries = (found, nameOf, kind, actionsOf) => found.slice(0, THINGS).flatMap(({ it, misfit }) => actionsOf(it).filter((one) => fits(one.word, action) && (one.run || misfit === 0))
-    .map(({ word, run, whyNot }) => ({ sort: "Actions", title: `${word} ${nameOf(it)}`, hint: whyNot ?? kind, isOff: !run, misfit, run })));
+  const entries = (found, nameOf, kind, actionsOf) => {
+    const all = found.map(({ it, misfit }) => actionsOf(it).filter((one) => fits(one.word, action) && (one.run || misfit === 0))
+      .map(({ word, run, whyNot }) => ({ sort: "Actions", title: `${word} ${nameOf(it)}`, hint: whyNot ?? kind, isOff: !run, misfit, run }))).filter((those) => those.length);
+    const more = all.slice(THINGS), rest = { sort: "Actions", title: `${counted(more.length, `more ${kind}`)}`, hint: "write more of the name", isOff: true, misfit: more[0]?.[0].misfit };
+    return [...all.slice(0, THINGS).flat(), ...(more.length ? [rest] : [])];
+  };
   const name = (it) => it.name;
   return [...entries(services, name, "service", ofService), ...entries(observers, observerName, "observer", ofObserver), ...entries(pools, name, "pool", ofPool)];
 }

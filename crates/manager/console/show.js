@@ -183,13 +183,13 @@ function secondLines(columns) {
   return columns.map((it) => (it === why ? { ...it, class: `${it.class} spare` } : it === head ? both(it) : it));
 }
 
-/** A table whose columns are `{ title, cell(item), class, isHead, isSecond, isExtra }`, of which a phone omits the extra ones (`under(item)`: what it shows of the second one); it scrolls in itself when it is too wide. */
+/** A table whose columns are `{ title, cell(item), class, isHead, isSecond, isExtra, sorted }` (`sorted`: a value of `aria-sort`), of which a phone omits the extra ones (`under(item)`: what it shows of the second one); it scrolls in itself when it is too wide. */
 export function table(caption, given, items, rowOf = () => ({})) {
   const columns = secondLines(given).map((it) => (it.isExtra ? { ...it, class: [it.class, "roomy"].filter(Boolean).join(" ") } : it));
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, columns.map((it) => h("th", { scope: "col", class: it.class }, typeof it.title === "string" ? term(it.title) : it.title)))),
+      h("thead", {}, h("tr", {}, columns.map((it) => h("th", { scope: "col", class: it.class, "aria-sort": it.sorted }, typeof it.title === "string" ? term(it.title) : it.title)))),
       h("tbody", {}, items.map((item) => h("tr", { key: String(item.id ?? item.name ?? item.key ?? item.epoch), ...rowOf(item) },
         columns.map((it) => h("td", { class: it.class }, it.cell(item))))))));
 }
