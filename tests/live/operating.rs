@@ -288,6 +288,48 @@ async fn a_third_service_gets_its_share_by_a_rebalance() {
     .await;
 }
 
+/// While the limits of a rebalance hold, no observer is admitted: they end with its moves.
+#[tokio::test]
+async fn observers_that_wait_get_the_free_slots_once_a_rebalance_has_moved_all() {
+    let mut cluster = Cluster::new("after-rebalance");
+    cluster.manager().await;
+    for name in ["a", "b"] {
+        cluster.service(name, 6).await;
+    }
+    let _: Service = post(&cluster, "/v1/services/b/cordon", 202).await;
+    cluster.api.until_service("b", |it| it.state == ServiceState::Cordoned).await;
+    let create = async |names: std::ops::Range<u32>| {
+        for number in names {
+            let definition = json!({"name": format!("o{number}"), "kind": "ticker", "on_full": "queue"});
+            cluster.api.create(definition).await;
+        }
+    };
+    create(0..6).await;
+    until_held(&cluster, |held| held["a"] == 6).await;
+    let _: Service = post(&cluster, "/v1/services/b/uncordon", 202).await;
+    // What is created now waits, and nothing but the rebalance keeps it from the free slots once the pool is resumed.
+    let paused = async |paused: bool| {
+        let body = Some(json!({ "paused": paused }));
+        cluster.api.done::<Value>("PUT", "/v1/pools/default", body, 200).await;
+    };
+    paused(true).await;
+    create(6..8).await;
+    rebalance(&cluster).await;
+    paused(false).await;
+    until_all_run(&cluster, 8).await;
+    let at = async |kind: &str| {
+        let path = format!("/v1/events?type={kind}&limit=1000");
+        let found = wait_for(kind, || async {
+            let all: Vec<Event> = cluster.api.list(&path).await;
+            all.iter().map(|it| it.at).max().ok_or_else(|| "no event".to_owned())
+        });
+        found.await
+    };
+    let took = at("admitted").await.since(at("rebalanced").await);
+    println!("MEASURED admitted {took:?} after the rebalance");
+    assert!(took < Duration::from_secs(8), "they waited until the limits expired: {took:?}");
+}
+
 #[tokio::test]
 async fn a_move_goes_to_another_service_within_a_blink() {
     let mut cluster = Cluster::new("move").with_test_kinds();

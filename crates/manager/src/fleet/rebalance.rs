@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
-/// How long the limits of a plan hold.
+/// How long the limits of a plan hold at most.
 const LIMITED: Duration = Duration::from_secs(10);
 /// The pause between two plans of the same pool, until heartbeats show the result.
 const SETTLES: Duration = Duration::from_secs(15);
@@ -83,6 +83,33 @@ pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) ->
     info!(text, "rebalancing");
     manager.records.events.tell_all(EventKind::Rebalanced, text);
     Ok(true)
+}
+
+/// Ends the limits of plans whose moves are done: observers that wait get the free slots at once.
+pub(crate) async fn end(manager: &Arc<Manager>) -> Result<(), StoreError> {
+    let pools = in_progress(&manager.records).await?;
+    if pools.is_empty() {
+        return Ok(());
+    }
+    let services = manager.records.services_as_reported().await?;
+    for (pool, _) in pools {
+        if moves_left(&pool, &services) > 0 {
+            continue;
+        }
+        for service in services.iter().filter(|it| it.registration.pool == pool && !it.state().is_over()) {
+            let asked = HandOver {
+                service: service.id,
+                ids: Vec::new(),
+                down_to: Some(u32::MAX),
+                rest: Duration::ZERO,
+                cause: Cause::Rebalance,
+            };
+            commands::order_later(manager, asked.service, Command::HandOver(asked));
+        }
+        manager.records.store.set_note(&format!("{UNDER}{pool}"), "0", Duration::ZERO).await?;
+        manager.records.note_change();
+    }
+    Ok(())
 }
 
 /// Rebalances without a request, if the configuration says so.

@@ -90,6 +90,7 @@ async fn pass(manager: &Arc<Manager>, done: &mut Done) -> Result<(), StoreError>
     manager.records.events.known.learn(&living);
     if !session.is_blocked() {
         orders::look(manager, &living).await?;
+        rebalance::end(manager).await?;
     }
     if !safe_mode::is_on(&manager.records).await? {
         service_loss::look(manager, session.as_ref(), &living).await?;
