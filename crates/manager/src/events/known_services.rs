@@ -11,8 +11,9 @@ use std::time::Duration;
 
 /// Services whose names are remembered; beyond it, all are forgotten.
 const KNOWN_MAX: usize = 50_000;
-/// A service that lives and loses another observer later than this after the last one has two gaps that are apart.
-const QUIET: Duration = Duration::from_secs(10);
+/// A heartbeat that a service sent before its death is read at most this much later. If the service is not lost by then, it has handed over
+/// what started elsewhere: what it loses later has another gap.
+const LATE: Duration = Duration::from_secs(1);
 
 /// What events contain of a service beside its id.
 #[derive(Debug, Default)]
@@ -30,13 +31,13 @@ struct KnownService {
     silence: Option<Silence>,
 }
 
-/// The silence in which other services took over observers of a service. A heartbeat that arrives after the first of them has started
+/// The silence in which other services took over observers of a service. A heartbeat that arrives shortly after the first of them has started
 /// does not change when it began: all gaps of one loss, and the event about it, count from the same sign of life.
 #[derive(Debug, Clone, Copy)]
 struct Silence {
     since: Timestamp,
-    /// When the last observer started elsewhere, or the service was lost.
-    last_at: Timestamp,
+    /// When the first observer started elsewhere, or the service was lost.
+    begun_at: Timestamp,
     is_lost: bool,
 }
 
@@ -89,11 +90,11 @@ impl KnownServices {
     fn silent(&self, service: ServiceId, now: Timestamp, is_lost: bool) -> Option<Timestamp> {
         let mut known = lock(&self.services);
         let it = known.get_mut(&service)?;
-        let present = it.silence.filter(|silence| silence.is_lost || now.since(silence.last_at) <= QUIET);
-        let since = present.map_or(it.heard_at, |silence| silence.since);
-        let is_lost = is_lost || present.is_some_and(|silence| silence.is_lost);
-        it.silence = Some(Silence { since, last_at: now, is_lost });
-        Some(since)
+        let present = it.silence.filter(|silence| silence.is_lost || now.since(silence.begun_at) <= LATE);
+        let mut silence = present.unwrap_or(Silence { since: it.heard_at, begun_at: now, is_lost });
+        silence.is_lost |= is_lost;
+        it.silence = Some(silence);
+        Some(silence.since)
     }
 
     pub(crate) fn pool(&self, service: ServiceId) -> Option<Pool> {
@@ -128,21 +129,17 @@ mod tests {
         assert_eq!((known.replaced(service, at(5)), known.lost(service, at(5))), (None, None), "not known");
         known.learn(&[row]);
         known.heard(service, at(100));
-        assert_eq!(known.replaced(service, at(101)), Some(at(100)));
+        assert_eq!(known.replaced(service, at(103)), Some(at(100)));
         // It was sent before the death, and is read after the first start elsewhere.
-        known.heard(service, at(102));
-        assert_eq!(known.heard_at(service), Some(at(102)));
-        assert_eq!(known.replaced(service, at(111)), Some(at(100)));
-        // The service lives: what it loses later has another gap.
-        known.heard(service, at(121));
-        assert_eq!(known.replaced(service, at(122)), Some(at(121)));
-        known.heard(service, at(123));
-        assert_eq!(known.lost(service, at(124)), Some(at(121)));
-        assert_eq!(known.replaced(service, at(500)), Some(at(121)), "it waited for a slot");
+        known.heard(service, at(104));
+        assert_eq!(known.heard_at(service), Some(at(104)));
+        assert_eq!(known.replaced(service, at(104)), Some(at(100)));
+        assert_eq!(known.lost(service, at(104)), Some(at(100)));
+        assert_eq!(known.replaced(service, at(500)), Some(at(100)), "it waited for a slot");
     }
 
     #[test]
-    fn a_loss_without_a_start_elsewhere_counts_from_the_last_heartbeat() {
+    fn a_service_that_handed_over_and_lives_has_another_gap_when_it_is_lost() {
         let registration = serde_json::from_value(json!({
             "name": "a", "pool": "default", "capacity": 10, "kinds": [], "version": "1", "host": "h",
         }));
