@@ -216,16 +216,14 @@ fn more_slots(pool: &Pool, most: u64, (services, cordoned): (&[&ServiceRow], &[&
             if free >= most { String::new() } else { format!(", which adds {}", counted(free, "slot")) };
         return format!("`everwatch service uncordon {}`{adds}, or {start}", it.registration.name);
     }
-    let reduced = |it: &&ServiceRow| {
-        (it.registration.capacity.saturating_sub(it.capacity()), it.registration.name.clone())
-    };
-    match services.iter().map(reduced).max_by_key(|(slots, _)| *slots) {
-        Some((slots, name)) if slots > 0 => {
-            let restores = counted(slots, "slot");
-            format!("`everwatch service capacity {name} default`, which restores {restores}, or {start}")
-        }
-        _ => start,
-    }
+    let reduced = |it: &&&ServiceRow| it.registration.capacity.saturating_sub(it.capacity());
+    let is_cordoned = |it: &ServiceRow| it.state() == ServiceState::Cordoned;
+    let all = services.iter().chain(cordoned).filter(|it| reduced(it) > 0);
+    let Some(it) = all.max_by_key(|it| (reduced(it), !is_cordoned(it))) else { return start };
+    let (name, restores) = (&it.registration.name, counted(reduced(&it), "slot"));
+    let uncordon =
+        if is_cordoned(it) { format!(", then `everwatch service uncordon {name}`") } else { String::new() };
+    format!("`everwatch service capacity {name} default`{uncordon}, which restores {restores}, or {start}")
 }
 
 fn of_pool(

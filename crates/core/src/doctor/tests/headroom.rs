@@ -61,6 +61,14 @@ fn missing_headroom_is_reported() {
     let cure = "`everwatch service capacity s1 default`, which restores 6 slots, or start another service of pool default ";
     let told = diagnosed(resized).remove(0);
     assert!(told.code == "too-big-to-lose" && told.cure.starts_with(cure), "{told:?}");
+    let resized_and_cordoned = |facts: &mut Facts| {
+        resized(facts);
+        let heartbeat = fleet(facts).services[0].heartbeat.as_mut().unwrap();
+        (heartbeat.state, heartbeat.held) = (Intent::Cordoned, 4);
+    };
+    let cure = "`everwatch service capacity s1 default`, then `everwatch service uncordon s1`, which restores 6 slots, or start ";
+    let told = diagnosed(resized_and_cordoned).remove(0);
+    assert!(told.cure.starts_with(cure), "{told:?}");
     assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
     assert_eq!(found(sizes(&[10], 0)), NONE, "nothing would be lost");
 }
