@@ -51,6 +51,12 @@ async fn going_back_restores_the_place_and_the_form_takes_the_keys() {
     page.until_text("h1", "Observers").await;
     page.until("the place in the list", "Math.abs(scrollY - 700) < 20").await;
     page.until("the row that was opened", "document.activeElement.textContent === 'o-30'").await;
+    // The field of a filter follows the address, also while it has the focus.
+    page.write("#search", "o-1").await;
+    page.until("the filtered list", "location.hash.includes('q=o-1')").await;
+    page.view("#/observers?kind=ticker").await;
+    page.until("an empty field", "document.querySelector('#search').value === ''").await;
+    page.until("all rows", "document.querySelectorAll('tbody tr').length === 50").await;
     page.write("body", "c").await;
     page.until("the focus in the form", "document.activeElement.id === 'new-name'").await;
     page.write("#new-name", "gs").await;

@@ -255,7 +255,11 @@ addEventListener("click", ({ target }) => {
   const meant = target.closest?.(".hinted[title], .status[title]");
   if (meant && matchMedia("(hover: none)").matches) toast(`${meant.textContent}: ${meant.title}`, "note");
 });
-addEventListener("hashchange", follow);
+addEventListener("hashchange", () => {
+  // A field of a filter shows the address: what was typed there does not stay when a link or “Back” leads to another one.
+  if (document.activeElement?.matches("main input[type=search]")) document.activeElement.blur();
+  follow();
+});
 addEventListener("resize", () => draw());
 setInterval(() => {
   tick();

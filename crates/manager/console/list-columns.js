@@ -14,7 +14,7 @@ const COLUMNS = [
   { name: "kind", title: "Kind", cell: (it) => it.kind, sort: "kind" },
   { name: "pool", title: "Pool", cell: (it) => it.pool, rare: true, sort: "pool" },
   { name: "priority", title: "Priority", class: "n", cell: (it) => number(it.priority), rare: true, sort: "priority" },
-  { name: "service", title: "Service", cell: (it) => it.service ? h("a", { href: `#/observers?service=${it.service.id}` }, it.service.name) : none(), sort: "service" },
+  { name: "service", title: "Service", cell: (it) => it.service ? h("a", { href: `#/services/${encodeURIComponent(it.service.name)}` }, it.service.name) : none(), sort: "service" },
   { name: "restarts", title: "Restarts", class: "n", cell: (it) => number(it.restarts), rare: true, sort: "restarts" },
   { name: "started", title: "Last started", class: "n when", cell: (it) => time(it.started_at), sort: "started" },
   { name: "created", title: "Created", class: "n when", cell: (it) => time(it.created_at), sort: "created_at" },

@@ -18,7 +18,7 @@ const ticked = new Map();
 /** Where the pages before this one started. */
 const behind = new Map();
 // A selection of which the user no longer thinks must not be acted on: it lasts while the list or one observer is open.
-addEventListener("hashchange", () => { if (!/^#\/observers(?:[/?]|$)/.test(location.hash)) ticked.clear(); });
+addEventListener("hashchange", () => { clearTimeout(typing); if (!/^#\/observers(?:[/?]|$)/.test(location.hash)) ticked.clear(); });
 let typing = null;
 let working = null;
 
@@ -79,7 +79,7 @@ function filters({ page, counts, kinds, pools, services }, params, context) {
       choice("Kind", "kind", kinds.map((it) => [it.name, it.name]), params, context),
       namespaces.length > 1 || params.get("namespace") ? choice("Namespace", "namespace", namespaces, params, context) : null,
       choice("Pool", "pool", pools.map((it) => [it.name, it.name]), params, context),
-      choice("Service", "service", services.map((it) => [it.id, it.name]), params, context),
+      choice("Service", "service", [...new Set(services.map((it) => it.name))].map((it) => [it, it]), params, context),
       choice("Reason", "reason_code", namesOf((it) => it.reason_code), params, context),
       typed("Labels", "label", "key=value, …", params, context)));
 }

@@ -92,7 +92,7 @@ function standing({ stats, pools, room: { capacity, free, active, able } }) {
   if (able === 0) return [health.running ? "no service takes observers now: those that run continue, and no other starts" : "No service is active: no observer can run."];
   const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting > now.count ? `${number(waiting)} waiting${now.count ? " in all" : ""}` : null, waiting + health.moving > now.count ? moving(health.moving) : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
   if (behind) parts.push(`${number(behind)} ${behind === 1 ? "waits" : "wait"} for a limit`);
-  const room = `${number(free)} of ${counted(capacity, "slot")} free on ${counted(active, "active service")}`;
+  const room = `${number(free)} of ${counted(capacity, "slot")} free, ${counted(active, "service")} active`;
   return [...now.sentences, ...parts, room, now.count === 0 ? nextFailure(pools) : null].filter(Boolean);
 }
 

@@ -40,7 +40,7 @@ const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2"
   h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/pools/${encodeURIComponent(it.pool)}` }, it.pool)), vitals(it),
     fact("Kinds", it.kinds.map((kind) => h("a", { class: "tag", href: `#/kinds/${encodeURIComponent(kind)}` }, kind))), Object.keys(it.labels).length ? fact("Labels", Object.entries(it.labels).map(([key, value]) => h("span", { class: "tag" }, `${key}=${value}`))) : null));
 
-const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h("header", {}, h("h2", {}, "Observers"), h("span", { class: "fine" }, number(held.total)), h("a", { class: "quiet end", href: `#/observers?service=${it.id}` }, "As a list")),
+const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h("header", {}, h("h2", {}, "Observers"), h("span", { class: "fine" }, number(held.total)), h("a", { class: "quiet end", href: `#/observers?service=${encodeURIComponent(it.name)}` }, "As a list")),
   held.items.length === 0 ? h("p", { class: "fine" }, "It holds no observer.") : table("Observers of this service", [
     { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", isExtra: true, cell: (row) => row.kind }, { title: "Last started", isExtra: true, class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", isSecond: true, cell: (row) => timed(row.reason) },
   ], held.items));

@@ -136,7 +136,7 @@ function card(it, context) {
     it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, it.unconfirmed) : null,
     h("dl", { class: "facts" }, fact("Pool", it.pool), vitals(it), fact("Kinds", it.kinds.join(", "))),
     orders(it, context),
-    h("a", { class: "more", href: `#/observers?service=${it.id}` }, "Its observers", h("span", { class: "unseen" }, ` (${it.name})`)));
+    h("a", { class: "more", href: `#/observers?service=${encodeURIComponent(it.name)}` }, "Its observers", h("span", { class: "unseen" }, ` (${it.name})`)));
 }
 
 const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
