@@ -383,9 +383,9 @@ pub(crate) enum Observer {
     Revert {
         /// Name or id
         name: String,
-        /// Version to restore: see `everwatch observer versions`
+        /// Version to restore: see `everwatch observer versions`; by default the one before the current one
         #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(1..))]
-        to: u32,
+        to: Option<u32>,
     },
     /// Move observers to another service
     #[command(after_help = Move::EXAMPLES)]
@@ -424,6 +424,7 @@ pub(crate) enum SafeMode {
     /// Switch safe mode off
     Off,
     /// Show whether safe mode is on
+    #[command(alias = "status")]
     Show,
 }
 

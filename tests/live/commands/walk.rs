@@ -122,6 +122,8 @@ const COMMANDS: &[(&str, i32)] = &[
     ("observer edit nobody", 3),
     ("observer revert one --to 1", 0),
     ("observer revert one --to 7", 3),
+    ("observer revert one", 0),
+    ("observer revert two", 1),
     ("observer delete nightly", 0),
     ("namespace apply team -f NAMESPACE", 0),
     ("namespace apply team", 0),

@@ -60,7 +60,11 @@ pub(super) fn told_differences(all: &[Difference]) -> Vec<String> {
     lines
 }
 
-pub(super) async fn revert(client: &Client, name: &str, to: u32) -> anyhow::Result<()> {
+pub(super) async fn revert(client: &Client, name: &str, to: Option<u32>) -> anyhow::Result<()> {
+    let to = match to {
+        Some(to) => to,
+        None => former(name, &all(client, name).await?)?,
+    };
     let body = serde_json::to_value(RevertTo { to })?;
     let reverted = client.send(Method::POST, &format!("{}/revert", path(name)), Some(&body)).await;
     let it: Observer = match reverted {
@@ -80,6 +84,13 @@ pub(super) async fn revert(client: &Client, name: &str, to: u32) -> anyhow::Resu
 async fn all(client: &Client, name: &str) -> anyhow::Result<Vec<DefinitionVersion>> {
     let path = format!("{}/versions?limit={ALL}", path(name));
     Ok(client.read::<Listed<DefinitionVersion>>(&path).await?.items)
+}
+
+/// The version before the current one.
+fn former(name: &str, versions: &[DefinitionVersion]) -> Result<u32, Failure> {
+    let former = versions.get(1).map(|it| it.version);
+    former
+        .ok_or_else(|| Failure::Failed(format!("observer {name} has one version: there is none to restore")))
 }
 
 fn unknown(name: &str, version: u32, versions: &[DefinitionVersion]) -> Failure {
