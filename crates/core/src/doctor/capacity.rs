@@ -106,9 +106,9 @@ fn of_single_pool(taking: &ServiceRow, all: &[ServiceRow], needed: u64) -> Optio
     let missing = |service: &ServiceRow| needed.saturating_sub(u64::from(service.capacity()));
     let another = format!("start another service of pool {pool} with at least {}", counted(needed, "slot"));
     Some(match (missing(taking), smallest) {
-        (1.., _) => Finding {
+        (lacks @ 1.., _) => Finding {
             code: "pool-full",
-            severity: Severity::Warning,
+            severity: severity_of_lack(lacks, needed),
             subject: format!("pool {pool}"),
             what: format!(
                 "pool {pool} needs {}, and its active service has {}",
@@ -164,6 +164,11 @@ fn two_largest(sizes: &[u32]) -> u64 {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
     sizes.iter().rev().take(2).map(|size| u64::from(*size)).sum()
+}
+
+/// A pool in which most observers have no slot is as bad as one without services.
+fn severity_of_lack(missing: u64, needed: u64) -> Severity {
+    if missing > needed / 2 { Severity::Critical } else { Severity::Warning }
 }
 
 /// How many slots the services of a pool that take observers have too few.
@@ -242,7 +247,7 @@ fn of_pool(
     Some(match losses_survived(&sizes, needed) {
         None => Finding {
             code: "pool-full",
-            severity: Severity::Warning,
+            severity: severity_of_lack(missing(room), needed),
             subject: format!("pool {pool}"),
             what: format!("pool {pool} needs {} and has {room}", counted(needed, "slot")),
             why: "observers without a slot do not run, and creates without `on_full: queue` are refused"

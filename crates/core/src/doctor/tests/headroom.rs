@@ -70,6 +70,8 @@ fn missing_headroom_is_reported() {
     let told = diagnosed(resized_and_cordoned).remove(0);
     assert!(told.cure.starts_with(cure), "{told:?}");
     assert_eq!(found(sizes(&[10, 10, 10], 31)), ["Warning pool-full pool default"]);
+    assert_eq!(found(sizes(&[10, 10, 10], 60)), ["Warning pool-full pool default"]);
+    assert_eq!(found(sizes(&[10, 10, 10], 61)), ["Critical pool-full pool default"], "most have no slot");
     assert_eq!(found(sizes(&[10], 0)), NONE, "nothing would be lost");
 }
 
