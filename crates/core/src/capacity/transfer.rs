@@ -38,7 +38,7 @@ pub enum Obstacle {
         "service {0} has an older version, which cannot read the messages of this manager; upgrade it first"
     )]
     TooOld(Name),
-    #[error("service {name} is {}, so it takes no observers; {}", state.as_str(), cure(*state))]
+    #[error("service {name} is {}, so it takes no observers; {}", state.as_str(), cure(name, *state))]
     NotTaking { name: Name, state: ServiceState },
     #[error(
         "service {name} has no room: it uses {held} of its {capacity} slots{}, and takes another observer while \
@@ -59,12 +59,12 @@ fn on_the_way(coming: u32) -> String {
     if coming == 0 { String::new() } else { format!(", observers that move to it will use {coming} more") }
 }
 
-fn cure(state: ServiceState) -> &'static str {
+fn cure(name: &Name, state: ServiceState) -> String {
     match state {
         ServiceState::Cordoned | ServiceState::Draining => {
-            "run `everwatch service uncordon` for it, or choose another service"
+            format!("run `everwatch service uncordon {name}`, or choose another service")
         }
-        _ => "choose another service, or retry once it is active",
+        _ => "choose another service, or retry once it is active".to_owned(),
     }
 }
 

@@ -27,8 +27,8 @@ fn all_errors_are_reported_at_once_with_their_location() {
     assert_eq!(
         all,
         [
-            "/labels/n is 3: write a string",
-            "/labels/team is false: write a string",
+            "/labels/n is 3: write a string, such as \"3\"",
+            "/labels/team is false: write a string, such as \"false\"",
             "/overlap is maybe: write allow or forbid",
             "/spek is not a member of an observer; did you mean `spec`?",
             &*unknown,

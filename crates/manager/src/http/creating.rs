@@ -25,6 +25,7 @@ use everwatch_core::record::row::{Row, Slot};
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::record::status::Status;
 use everwatch_core::record::taking::taking;
+use everwatch_core::spelling::nearest;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -240,9 +241,11 @@ fn without_room(pool: &Pool, services: &[ServiceRow]) -> String {
         );
     }
     let pools: BTreeSet<&str> = services.iter().map(|it| it.registration.pool.as_str()).collect();
+    let near = nearest(pool.as_str(), pools.iter().copied());
+    let meant = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
     let there = if pools.is_empty() { "none".to_owned() } else { Vec::from_iter(pools).join(", ") };
     format!(
-        "no service of a pool named {pool} lives; pools with services: {there}. Name one of them, start a service of \
+        "no service of a pool named {pool} lives; pools with services: {there}. Name one of them{meant}, start a service of \
          pool {pool}, or create with on_full \"queue\""
     )
 }

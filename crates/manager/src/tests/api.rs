@@ -490,10 +490,12 @@ async fn a_cursor_belongs_to_the_query_that_gave_it_out() {
 async fn a_pool_that_no_service_is_in_is_named_as_such() {
     let stage = Stage::new().await;
     let _service = stage.service(1).await;
-    let refused = stage.create(json!({"kind": "ticker", "name": "a", "pool": "gpuu"})).await;
+    let refused = stage.create(json!({"kind": "ticker", "name": "a", "pool": "defalt"})).await;
     let detail = refused.refused(503, "no-capacity").detail;
     assert!(
-        detail.contains("no service of a pool named gpuu lives; pools with services: default"),
+        detail.contains(
+            "named defalt lives; pools with services: default. Name one of them (did you mean default?)"
+        ),
         "{detail}"
     );
 }
