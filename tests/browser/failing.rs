@@ -161,4 +161,8 @@ async fn a_crash_loop_has_its_own_mark_in_every_view() {
     page.until("its cell", "document.querySelector('.box[data-name=a] .cell[data-status=restarting]')").await;
     page.until_text(".box[data-name=a] header", "2 / 10").await;
     page.screenshot("looping").await;
+    page.view("#/doctor").await;
+    page.until_text(".finding", "loops").await;
+    page.press("Open loops").await;
+    page.until_text("h1", "loops").await;
 }

@@ -23,6 +23,14 @@ const CURES = [
 
 const commands = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, it]) => it);
 
+const OBSERVER = /^everwatch observer (?!list)[a-z]+ (?:-n (\S+) )?([\w.-]+)$/;
+
+/** The observers that the cure names. */
+function observersIn(it) {
+  const named = new Map(commands(it.cure).map((text) => OBSERVER.exec(text)).filter(Boolean).map(([, namespace = "default", name]) => [`${namespace}/${name}`, name]));
+  return [...named].map(([path, name]) => h("a", { class: "button small", key: path, href: `#/observers/${path.split("/").map(encodeURIComponent).join("/")}` }, `Open ${name}`));
+}
+
 function links(it) {
   const [, sort, name] = /^(observer|service|pool) (\S+)$/.exec(it.subject) ?? [];
   const found = { observer: ["Open the observer", `#/observers/${name?.split("/").map(encodeURIComponent).join("/")}`], service: ["Open the service", `#/services/${encodeURIComponent(name)}`], pool: ["Open the pool", `#/pools/${encodeURIComponent(name)}`] }[sort] ?? { parked: ["Parked messages", "#/parked"], "safe-mode-on": ["Safe mode", "#/safe-mode"], failed: ["Failed observers", "#/observers?status=Failed"], "crash-loop": ["Restarting observers", "#/observers?health=restarting"] }[it.code];
@@ -47,7 +55,7 @@ function buttons(it, context) {
   return h("p", { class: "row" }, found.map(({ text, cure }) => {
     const groups = cure.like.exec(text).slice(1);
     return h("button", { type: "button", class: "button small primary", key: text, onclick: () => carryOut(it, cure, groups, context) }, cure.word(...groups));
-  }), links(it));
+  }), observersIn(it), links(it));
 }
 
 /** What the finding says; where it says "its", with the subject before it. */

@@ -102,7 +102,7 @@ const movesPanel = (it, moves, pool) => h("section", { class: "panel", key: "mov
 function gapFacts(it) {
   const told = (ms) => gap(ms, isBound(it)), some = it.waiting ? " of those that run" : "";
   if (it.moved && !it.waiting && it.gap_ms_median === it.gap_ms_max) return [fact(it.moved === 1 ? "Gap" : "Gap of each", told(it.gap_ms_max))];
-  return [it.moved ? [fact(`Median gap${some}`, told(it.gap_ms_median)), fact("p99", told(it.gap_ms_p99))] : null, fact("Longest gap", told(it.gap_ms_max))];
+  return [it.moved ? [fact(`Median gap${some}`, told(it.gap_ms_median)), it.gap_ms_p99 === it.gap_ms_max ? null : fact("p99", told(it.gap_ms_p99))] : null, fact("Longest gap", told(it.gap_ms_max))];
 }
 
 function drawOne({ from, it, picture, services, pool, moves }, _route, context) {
