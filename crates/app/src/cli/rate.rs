@@ -27,7 +27,8 @@ pub(crate) enum Rate {
         /// Time for which `--permits` counts, from 1s to 24h
         #[arg(long, value_name = "TIME", default_value = "1s")]
         per: String,
-        /// Permits that may be used beyond the rate, after a pause: at least 2 s of the rate, and 1 more
+        /// Permits that may be used beyond the rate, after a pause: at least 2 s of the rate, and 1 more. Code gets at most the rest beyond
+        /// those 2 s at once
         #[arg(long, value_name = "COUNT")]
         burst: u32,
     },
