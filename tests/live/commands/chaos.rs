@@ -129,6 +129,13 @@ async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives(
     assert!(code == Some(4) && said.contains("service-1 does not run now"), "{said}");
     let is_next = |it: &Service| it.state == ServiceState::Active && it.id != before.id;
     let next = dev.api.until_service("service-1", is_next).await;
+    wait_for("the events of both processes", || async {
+        let (_, said, _) = dev.run("events --service service-1 --type service_registered,service_lost");
+        let count = |event: &str| said.matches(event).count();
+        let found = (count("service_registered"), count("service_lost"));
+        if found == (2, 1) { Ok(()) } else { Err(said) }
+    })
+    .await;
     let order = format!("/v1/services/{}/cordon", before.id);
     assert_eq!(dev.api.refused("POST", &order, None).await.code, "service-ended");
     assert_eq!(dev.api.service("service-1").await.state, ServiceState::Active, "the next one is not meant");

@@ -9,7 +9,7 @@ pub(crate) struct Events {
     /// Show only events of this observer (name or id)
     #[arg(long, value_name = "NAME", conflicts_with = "service")]
     pub(crate) observer: Option<String>,
-    /// Show only events of this service (name or id)
+    /// Show only events of this service: all processes of a name, or the one with an id
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
     /// Show only events of observers whose labels currently match, as with `observer list --selector`; fails if more than 100

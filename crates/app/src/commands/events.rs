@@ -18,6 +18,8 @@ const LIMIT: u32 = 20;
 const LIMIT_SINCE: u32 = 1000;
 /// The most observers that a selector may select.
 const SELECTED_MAX: u64 = 100;
+/// The most processes of a service whose events are shown, the newest ones.
+const PROCESSES_MAX: usize = 100;
 /// Requests under way at once.
 const AT_ONCE: usize = 16;
 
@@ -32,6 +34,9 @@ pub(crate) async fn everywhere(server: &str, asked: &Events) -> anyhow::Result<(
         (None, Some(name)) => {
             let path = service_path(name);
             let it: Service = hinted(&client, (unknown::SERVICES, name), client.read(&path)).await?;
+            if it.name == *name {
+                return of_service(&client, name, &asked.part).await;
+            }
             format!("/v1/events?service={}", it.id)
         }
         (None, None) if !asked.selectors.is_empty() => return selected(&client, asked).await,
@@ -60,6 +65,16 @@ async fn selected(client: &Client, asked: &Events) -> anyhow::Result<()> {
     show(client, Scope::Observers(&ids), &asked.part).await
 }
 
+/// The events of the service, also of its former processes.
+async fn of_service(client: &Client, name: &str, asked: &Asked) -> anyhow::Result<()> {
+    let path = format!("/v1/services?name={}&limit=1000", Client::part(name));
+    let mut all = client.read::<Listed<Service>>(&path).await?.items;
+    all.sort_by_key(|it| std::cmp::Reverse(it.created_at));
+    all.truncate(PROCESSES_MAX);
+    let ids: Vec<String> = all.iter().map(|it| it.id.to_string()).collect();
+    show(client, Scope::Service { name, ids: &ids }, asked).await
+}
+
 /// The events below `path`.
 pub(super) async fn run(client: &Client, path: &str, asked: &Asked) -> anyhow::Result<()> {
     show(client, Scope::Path(path), asked).await
@@ -71,6 +86,11 @@ enum Scope<'a> {
     Path(&'a str),
     /// Of the observers with these ids.
     Observers(&'a [String]),
+    /// Of the processes of this service: those with these ids, and those that register later.
+    Service {
+        name: &'a str,
+        ids: &'a [String],
+    },
 }
 
 impl Scope<'_> {
@@ -80,6 +100,7 @@ impl Scope<'_> {
             Self::Observers(ids) => {
                 event.observer.as_ref().is_some_and(|it| ids.contains(&it.id.to_string()))
             }
+            Self::Service { name, .. } => event.service.as_ref().is_some_and(|it| it.name == name),
         }
     }
 }
@@ -93,14 +114,18 @@ async fn read<'a>(
     let of = |path: String| EventQuery { path, types: types.clone(), since, limit };
     let ids = match scope {
         Scope::Path(path) => return events::read(client, &of(path.to_owned())).await,
-        Scope::Observers(ids) => ids,
+        Scope::Observers(ids) | Scope::Service { ids, .. } => ids,
+    };
+    let history_of = |id: &String| match scope {
+        Scope::Service { .. } => format!("/v1/events?service={id}"),
+        _ => format!("{}/events", observer_path(id)),
     };
     // The obvious order is the histories first, but then events that arrive meanwhile are in neither. The follower begins
     // before them instead, so its first events may be in the histories too.
     let newest = EventQuery { limit: 1, ..of("/v1/events?details=true".to_owned()) };
     let (_, follower) = events::read(client, &newest).await?;
     let one = |id: &'_ String| {
-        let query = of(format!("{}/events", observer_path(id)));
+        let query = of(history_of(id));
         async move { events::history(client, &query).await }
     };
     let pages: Vec<_> = futures::stream::iter(ids).map(one).buffered(AT_ONCE).try_collect().await?;
