@@ -165,6 +165,8 @@ async fn a_batch_completes_while_services_and_managers_are_killed() {
     let batch = until_state(&api, "jobs", BatchState::Completed).await;
     assert_eq!((counted(&batch, Status::Completed), batch.completions), (MEMBERS, 2));
     assert_eq!(output.until(2).await.counts["Completed"] as usize, MEMBERS);
+    let (code, said) = cluster.command(&["batch", "retry-failed", "jobs"]);
+    assert!(code == Some(0) && said.contains("batch jobs has no failed observer"), "{said}");
     let most = most_at_once(&folder);
     assert_eq!(most, RUNNING as usize, "ran at once");
 

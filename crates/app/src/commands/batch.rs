@@ -68,6 +68,10 @@ async fn retry_failed(client: &Client, name: &str) -> anyhow::Result<()> {
     let sent = client.send::<api::Batch>(Method::POST, &path, None);
     let it = hinted(client, (BATCHES_OF_ALL, name), sent).await?;
     let failed = it.counts.get(&Status::Failed).copied().unwrap_or(0);
+    if failed == 0 && it.state == BatchState::Completed {
+        answer(&format!("batch {} has no failed observer: there is nothing to retry", it.name));
+        return Ok(());
+    }
     let retried =
         if failed == 0 { "its failed observers".to_owned() } else { counted(failed, "failed observer") };
     answer(&format!("batch {0} retries {retried}; see `everwatch batch describe {0}`", it.name));

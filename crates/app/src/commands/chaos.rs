@@ -29,11 +29,17 @@ pub(crate) async fn run(server: &str, verb: &Chaos) -> anyhow::Result<()> {
             killed.until_moved(client).await
         }
         Chaos::Freeze { service } => {
+            let before = client.read::<Service>(&service_path(service)).await.ok();
             order(client, service, "freeze").await?;
-            format!(
-                "service {service} is frozen; after two heartbeats of silence, its observers run on other services; until then, \
-                 managers cannot tell, and show them as running"
-            )
+            match before {
+                Some(it) if it.held == 0 => {
+                    format!("service {service} is frozen; it holds no observer")
+                }
+                _ => format!(
+                    "service {service} is frozen; after two heartbeats of silence, its observers run on other services; until \
+                     then, managers cannot tell, and show them as running"
+                ),
+            }
         }
         Chaos::Thaw { service } => {
             let before = client.read::<Service>(&service_path(service)).await.ok();
