@@ -20,7 +20,7 @@ fn defaults_fill_missing_members() {
 fn all_errors_are_reported_at_once_with_their_location() {
     let body = json!({"name": ".x", "spek": 1, "grace": "soon", "retry": {"kind": "fixed"}});
     assert_eq!(pointers(body), ["/name", "/kind", "/retry", "/grace", "/spek"]);
-    let body = json!({"kind": "k", "labels": {"team": false, "n": 3, "a b": "x"}, "grace": "2h", "overlap": "maybe", "spek": 1, "zzz": 1});
+    let body = json!({"kind": "k", "labels": {"team": false, "n": 3, "o": [], "a b": "x"}, "grace": "2h", "overlap": "maybe", "spek": 1, "zzz": 1});
     let all: Vec<String> =
         parse(body).unwrap_err().into_iter().map(|it| format!("{} {}", it.pointer, it.detail)).collect();
     let unknown = format!("/zzz is not a member of an observer; known: {}, desired", MEMBERS.join(", "));
@@ -28,6 +28,7 @@ fn all_errors_are_reported_at_once_with_their_location() {
         all,
         [
             "/labels/n is 3: write a string, such as \"3\"",
+            "/labels/o is []: write a string",
             "/labels/team is false: write a string, such as \"false\"",
             "/overlap is maybe: write allow or forbid",
             "/spek is not a member of an observer; did you mean `spec`?",

@@ -36,7 +36,10 @@ pub fn strings(given: BTreeMap<String, Value>) -> (BTreeMap<String, String>, Vec
     for (key, value) in given {
         match value {
             Value::String(value) => drop(labels.insert(key, value)),
-            other => wrong.push((key, format!("is {other}: write a string, such as \"{other}\""))),
+            other @ (Value::Bool(_) | Value::Number(_)) => {
+                wrong.push((key, format!("is {other}: write a string, such as \"{other}\"")));
+            }
+            other => wrong.push((key, format!("is {other}: write a string"))),
         }
     }
     (labels, wrong)
