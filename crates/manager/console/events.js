@@ -19,6 +19,7 @@ const DAY_MS = 86400000;
 const ID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
 const NONE = { items: [], next_cursor: null, total: null };
 let typing = null;
+addEventListener("hashchange", () => clearTimeout(typing));
 
 /** The observer that the address names by its id or name; without one of this name, those whose names contain it. */
 async function observerOf(key) {

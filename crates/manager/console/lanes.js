@@ -314,7 +314,7 @@ export function lanesPanel(picture, capacities, { title = "Failover timeline", s
     h("header", {}, h("h2", {}, title), legend(picture), groups ? groupChoice(groups, context) : null, spans ? spanButtons(spans.params, context, spans.ask) : null),
     spans && isBadRange(spans.params) ? h("p", { class: "fine", key: "bad-range" }, "The times in the address are no span within the last 24 hours, so the timeline shows another one.") : null,
     picture.lanes.length === 0 ? h("p", { class: "fine" }, "No service ran in this time.") :
-      h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width, groups, spans ? (span) => context.set({ ...span, span: "" }, false) : null), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),
+      h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width, groups, spans ? (span) => { card = null; context.set({ ...span, span: "" }, false); } : null), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),
     many ? h("button", { type: "button", class: "quiet lane-more", key: "more", onclick: () => { unfolded = !unfolded; context.redraw(); } }, unfolded ? "Show fewer lanes" : `Show all ${number(picture.lanes.length)} lanes`) : null,
     asTable(picture, groups));
 }

@@ -44,7 +44,7 @@ export function quickActions(action, { observers, services, pools }) {
   const entries = (found, nameOf, kind, actionsOf) => {
     const all = found.map(({ it, misfit }) => actionsOf(it).filter((one) => fits(one.word, action) && (one.run || misfit === 0))
       .map(({ word, run, whyNot }) => ({ sort: "Actions", title: `${word} ${nameOf(it)}`, hint: whyNot ?? kind, isOff: !run, misfit, run }))).filter((those) => those.length);
-    const more = all.slice(THINGS), rest = { sort: "Actions", title: `${counted(more.length, `more ${kind}`)}`, hint: "write more of the name", isOff: true, misfit: more[0]?.[0].misfit };
+    const more = all.slice(THINGS), rest = { sort: "Actions", title: counted(more.length, `more ${kind}`), hint: "write more of the name", isOff: true, misfit: more[0]?.[0].misfit };
     return [...all.slice(0, THINGS).flat(), ...(more.length ? [rest] : [])];
   };
   const name = (it) => it.name;

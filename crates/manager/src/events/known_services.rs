@@ -117,14 +117,18 @@ mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
+    fn registered() -> ServiceRow {
+        let registration =
+            json!({"name": "a", "pool": "default", "capacity": 10, "kinds": [], "version": "1", "host": "h"});
+        let registration = serde_json::from_value(registration).unwrap();
+        ServiceRow::registered(ServiceId(Uuid::from_u128(1)), registration, Timestamp(0), Timestamp(0))
+    }
+
     #[test]
     fn all_gaps_of_one_loss_and_its_event_count_from_the_same_sign_of_life() {
         let at = |secs: i64| Timestamp(secs * 1000);
-        let registration = serde_json::from_value(json!({
-            "name": "a", "pool": "default", "capacity": 10, "kinds": [], "version": "1", "host": "h",
-        }));
-        let service = ServiceId(Uuid::from_u128(1));
-        let row = ServiceRow::registered(service, registration.unwrap(), at(0), at(0));
+        let row = registered();
+        let service = row.id;
         let known = KnownServices::default();
         assert_eq!((known.replaced(service, at(5)), known.lost(service, at(5))), (None, None), "not known");
         known.learn(&[row]);
@@ -140,12 +144,9 @@ mod tests {
 
     #[test]
     fn a_service_that_handed_over_and_lives_has_another_gap_when_it_is_lost() {
-        let registration = serde_json::from_value(json!({
-            "name": "a", "pool": "default", "capacity": 10, "kinds": [], "version": "1", "host": "h",
-        }));
-        let service = ServiceId(Uuid::from_u128(1));
-        let known = KnownServices::default();
-        known.learn(&[ServiceRow::registered(service, registration.unwrap(), Timestamp(0), Timestamp(0))]);
+        let row = registered();
+        let (service, known) = (row.id, KnownServices::default());
+        known.learn(&[row]);
         known.heard(service, Timestamp(7000));
         assert_eq!(known.replaced(service, Timestamp(7100)), Some(Timestamp(7000)));
         known.heard(service, Timestamp(90_000));
