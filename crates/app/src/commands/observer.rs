@@ -208,13 +208,21 @@ pub(super) fn read_json(member: &str, given: &str) -> anyhow::Result<Value> {
             .map_err(|error| Failure::Usage(format!("--{member} @{file}: {error}")))?,
         None => given.to_owned(),
     };
-    let wrong = |error| Failure::Usage(format!("{place} is not JSON: {error}"));
+    let expected = if member == "retry" { "neither `never` nor JSON" } else { "not JSON" };
+    let wrong = |error| Failure::Usage(format!("{place} is {expected}: {error}"));
     Ok(serde_json::from_str(&text).map_err(wrong)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mistyped_policy_names_the_word_that_is_known() {
+        let told = |member: &str| read_json(member, "nver").unwrap_err().to_string();
+        assert!(told("retry").starts_with("--retry is neither `never` nor JSON: "), "{}", told("retry"));
+        assert!(told("spec").starts_with("--spec is not JSON: "), "{}", told("spec"));
+    }
 
     #[test]
     fn refusals_of_a_create_name_flags_and_files() {
