@@ -106,6 +106,23 @@ def test_observers_are_handed_over_only_when_no_more_messages_arrive() -> None:
     script.later(499).wake().later(1).wake("open 1 at priority -3")
 
 
+def test_observers_are_handed_over_also_if_the_broker_confirms_a_cancel_late() -> None:
+    script = Script.serving(2).deliver(2, 7, *STARTED)
+    script.command(HandOver(ME, 10.0, "move", [UUID(int=7)]), "cancel a block", "cancel a block")
+    script.block_ended(2)
+    for _ in range(7):
+        script.later(100).wake()
+    script.block_ended(4, "close a channel", "cancel", "open 1 at priority -3")
+    script.stopped(7, "report handed_over_for 1.0", "requeue 7")
+
+
+def test_the_end_of_a_cordon_also_ends_what_waits_to_be_handed_over() -> None:
+    script = Script.serving(2).deliver(2, 7, *STARTED)
+    script.command(HandOver(ME, 10.0, "move", [UUID(int=7)]), "cancel a block", "cancel a block")
+    script.command(Direct(ME, Directives(1)), "directed to 2 slots")
+    script.later(500).block_ended(4, "open 1 at priority -3")
+
+
 def test_a_smaller_capacity_hands_over_the_surplus_once() -> None:
     script = Script.serving(2).deliver(2, 7, *STARTED).deliver(4, 8, *SECOND)
     script.command(Direct(ME, Directives(1, capacity=1)), "directed to 1 slots", "cancel a block", "cancel a block")

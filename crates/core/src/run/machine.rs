@@ -290,6 +290,7 @@ impl<R: Copy + Debug> Machine<R> {
 
     /// Opens, cancels and closes blocks as needed.
     fn follow_blocks(&mut self, now: Now, effects: &mut Vec<Effect<R>>) {
+        self.blocks.hands_over(!self.to_hand_over.is_empty());
         effects.extend(self.blocks.decide(now.mono).into_iter().map(Effect::Block));
         // Not at its registration: a rolling deploy continues with the next service when this one is ready, and the
         // observers that the next one hands over must find room here.

@@ -182,6 +182,29 @@ fn observers_are_handed_over_only_when_no_more_messages_arrive() {
 }
 
 #[test]
+fn observers_are_handed_over_also_if_the_broker_confirms_a_cancel_late() {
+    let mut script = Script::serving(2);
+    script.on(delivered(2, 7), &["start 7", "report Started 7"]);
+    script.on(hand_over(&[7], None), &["cancel a block", "cancel a block"]);
+    script.on(Input::BlockEnded(BlockId(2)), &[]);
+    for _ in 0..7 {
+        script.after(100).on(Input::Wake, &[]);
+    }
+    let ended = ["close a channel", "cancel 7", "open 1 at priority -3"];
+    script.on(Input::BlockEnded(BlockId(4)), &ended);
+    script.on(stopped(7), &["report HandedOverFor 7", "requeue 7"]);
+}
+
+#[test]
+fn the_end_of_a_cordon_also_ends_what_waits_to_be_handed_over() {
+    let mut script = Script::serving(2);
+    script.on(delivered(2, 7), &["start 7", "report Started 7"]);
+    script.on(hand_over(&[7], None), &["cancel a block", "cancel a block"]);
+    script.on(directives(1, false, None), &["directed to 2 slots"]);
+    script.after(500).on(Input::BlockEnded(BlockId(4)), &["open 1 at priority -3"]);
+}
+
+#[test]
 fn a_smaller_capacity_hands_over_the_surplus_once() {
     let mut script = Script::serving(2);
     script.on(delivered(2, 7), &["start 7", "report Started 7"]);

@@ -137,6 +137,8 @@ class Blocks:
     _channels: set[int] = field(default_factory=set)
     _last: int = 0
     _cordoned: bool = False
+    # Observers wait to be handed over: takes nothing.
+    _hands_over: bool = False
     # Takes nothing before that time.
     _rests_until: float = 0.0
     # The share of a rebalance, until that time.
@@ -181,6 +183,11 @@ class Blocks:
     def cordon(self, cordoned: bool) -> None:
         """Takes nothing while cordoned."""
         self._cordoned, self._full, self._idle_until = cordoned, False, None
+
+    def hands_over(self, waiting: bool) -> None:
+        """Takes nothing while observers wait to be handed over: the broker may confirm the cancels late."""
+        if self._hands_over != waiting:
+            self._hands_over, self._idle_until = waiting, None
 
     def rest(self, now: float, until: float) -> None:
         """Takes nothing for a moment, and until ``until`` only what no other service has room for."""
@@ -313,7 +320,10 @@ class Blocks:
         return min((at for at in times if at > now), default=None)
 
     def _goal(self, now: float) -> int:
-        return 0 if self._cordoned or now < self._rests_until else self._most(now)
+        return 0 if self._takes_nothing(now) else self._most(now)
+
+    def _takes_nothing(self, now: float) -> bool:
+        return self._cordoned or self._hands_over or now < self._rests_until
 
     def _most(self, now: float) -> int:
         limit, until = self._limit
@@ -343,9 +353,8 @@ class Blocks:
 
     def _takes_spare(self, now: float) -> bool:
         """Whether it takes more than its share as a last resort: only after it began to hand over its surplus."""
-        takes = not self._cordoned and now >= self._rests_until
         limited = self._most(now) < self.capacity and self._within_share
-        return takes and limited and now >= max(self._gives_from, self._spare_from)
+        return not self._takes_nothing(now) and limited and now >= max(self._gives_from, self._spare_from)
 
     def _spare_room(self, now: float) -> int:
         if not self._takes_spare(now):

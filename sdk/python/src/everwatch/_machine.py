@@ -283,6 +283,7 @@ class Machine:
         return kept
 
     def _follow_blocks(self, now: Now, effects: list[MachineEffect]) -> None:
+        self.blocks.hands_over(bool(self._to_hand_over))
         effects += [Block(effect) for effect in self.blocks.decide(now.mono)]
         # Not at the registration: a rolling deploy continues with the next service when this one is ready, and the
         # observers that the next one hands over must find room here.

@@ -40,6 +40,8 @@ pub struct Blocks {
     channels: BTreeSet<ChannelId>,
     last: u32,
     cordoned: bool,
+    /// Observers wait to be handed over: takes nothing.
+    hands_over: bool,
     /// Takes nothing before that time.
     rests_until: Duration,
     /// Its share until that time: beyond it, it takes only what no other service has room for.
@@ -76,6 +78,7 @@ impl Blocks {
             channels: BTreeSet::new(),
             last: 0,
             cordoned: false,
+            hands_over: false,
             rests_until: Duration::ZERO,
             limit: (0, Duration::ZERO),
             within_share: true,
@@ -129,6 +132,13 @@ impl Blocks {
     /// Takes nothing while cordoned.
     pub fn cordon(&mut self, cordoned: bool) {
         (self.cordoned, self.full, self.idle_until) = (cordoned, false, None);
+    }
+    /// Takes nothing while observers wait to be handed over: the broker may confirm the cancels late, and a block that
+    /// is opened meanwhile would keep them here.
+    pub fn hands_over(&mut self, waiting: bool) {
+        if self.hands_over != waiting {
+            (self.hands_over, self.idle_until) = (waiting, None);
+        }
     }
     /// Takes nothing for a moment, so that other services take the handed-over observers, and until `until` only what
     /// no other service has room for.
@@ -302,7 +312,10 @@ impl Blocks {
     }
 
     fn goal(&self, now: Duration) -> u32 {
-        if self.cordoned || now < self.rests_until { 0 } else { self.most(now) }
+        if self.takes_nothing(now) { 0 } else { self.most(now) }
+    }
+    fn takes_nothing(&self, now: Duration) -> bool {
+        self.cordoned || self.hands_over || now < self.rests_until
     }
     fn most(&self, now: Duration) -> u32 {
         let (limit, until) = self.limit;
@@ -330,8 +343,7 @@ impl Blocks {
     }
     /// Whether it takes more than its share as a last resort: only after it has begun to hand over its surplus.
     fn takes_spare(&self, now: Duration) -> bool {
-        let takes = !self.cordoned && now >= self.rests_until;
-        takes
+        !self.takes_nothing(now)
             && self.most(now) < self.capacity
             && self.within_share
             && now >= self.gives_from.max(self.spare_from)
