@@ -106,6 +106,9 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     page.run(&key("?", false)).await;
     page.until_text("#dialog", "g o").await;
     page.press("Close").await;
+    page.view("#/observers?q=oders").await;
+    page.until_text("main", "Did you mean orders-1 or orders-2?").await;
+    page.run("document.activeElement.blur()").await;
     page.run(&key("g", false)).await;
     page.run(&key("o", false)).await;
     page.until("the list", "location.hash === '#/observers'").await;

@@ -64,6 +64,8 @@ async fn pools_kinds_and_one_service_have_pages() {
     page.until("the pool to be gone", "!document.querySelector('tbody').innerText.includes('feeds')").await;
     page.view("#/kinds").await;
     page.until_text("tbody", "ticker").await;
+    page.view("#/kinds/ticker").await;
+    page.until_text("tbody", "duration").await;
     page.view("#/kinds/http").await;
     page.until_text("main", "Polls a URL").await;
     page.until_text("tbody", "url").await;

@@ -216,7 +216,8 @@ pub struct FleetFacts {
     pub registered_lately: Vec<ServiceRow>,
     /// The services that ended within [`LATELY`], but for those that a person killed or froze.
     pub ended_lately: Vec<ServiceRow>,
-    /// The services that a person killed within [`LATELY`] to try out failover: they come back by themselves.
+    /// The services that a person killed within [`LATELY`] to try out failover: they come back by themselves. Also those whose loss no
+    /// manager has noticed yet.
     pub killed_by_hand: Vec<ServiceRow>,
     /// The services that a person froze to try out failover: they live, or were lost within [`LATELY`].
     pub frozen_by_hand: Vec<ServiceRow>,

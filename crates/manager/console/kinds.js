@@ -29,7 +29,7 @@ async function loadOne({ parts }) {
   return { name: parts[1], it: kinds.items.find((one) => one.name === parts[1]), services: services.items.filter((one) => !one.is_deleted && one.kinds.includes(parts[1])), used };
 }
 
-const typeOf = ({ choices, shape }) => (choices ? choices.join(" | ") : shape);
+const typeOf = ({ choices, shape, format }) => (choices ? choices.join(" | ") : format === "friendly-duration" ? "duration" : shape);
 const SAMPLES = { text: "…", number: 1, boolean: true, list: ["…"], map: {}, json: {} };
 
 const exampleOf = (schema) => schema?.examples?.[0] ?? schema?.example;

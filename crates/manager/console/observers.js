@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { h } from "./dom.js";
 import { columnMenu, columnsOf, note } from "./list-columns.js";
 import { SORTED_MAX, sortedPage } from "./list-sort.js";
+import { fitting } from "./match.js";
 import { COUNTS } from "./nav.js";
 import { ACTIONS, actOn, mayDo, possible } from "./observer-actions.js";
 import { FILTERS, saveButton, viewsBar } from "./saved-views.js";
@@ -11,6 +12,8 @@ import { HEALTHS, RESTS, countOf, counted, empty, number, observerLink, table, w
 
 const PAGE = 100;
 const TYPING_MS = 150;
+/** How many similar names the list suggests at most. */
+const SIMILAR_MAX = 3;
 const FRESH_PAGE = { cursor: "", page: "" };
 
 /** Ticked observers by id; kept while pages turn. */
@@ -31,7 +34,20 @@ async function load({ params }) {
     readable("status:read", () => get("/v1/stats"), { observers: {}, health: {} }), readable("kinds:read", () => get("/v1/kinds"), none), readable("pools:read", () => get("/v1/pools"), none),
     readable("services:read", () => get("/v1/services", { state: "active,standby,cordoned,draining,suspect", limit: 1000 }), none)]);
   for (const it of page.items) if (ticked.has(it.id)) ticked.set(it.id, it);
-  return { page, counts: await countsOf(filter, stats), kinds: kinds.items, pools: pools.items, services: services.items };
+  return { page, counts: await countsOf(filter, stats), similar: await similarTo(filter, page), kinds: kinds.items, pools: pools.items, services: services.items };
+}
+
+/** Observers whose names resemble the typed one, if it matches none. */
+async function similarTo(filter, page) {
+  if (page.total > 0 || !filter.q) return [];
+  const { items } = await get("/v1/observers", { ...filter, q: undefined, sort: "name", limit: SORTED_MAX });
+  return fitting(items, (it) => it.name, filter.q).slice(0, SIMILAR_MAX).map(({ it }) => it);
+}
+
+/** What the list says instead of observers that match the filter. */
+function noMatch(typedName, similar) {
+  if (similar.length) return ["No observer has such a name. Did you mean ", similar.map((it, at) => [at === 0 ? "" : at === similar.length - 1 ? " or " : ", ", observerLink(it)]), "?"];
+  return typedName.includes("=") ? "No observer has such a name. To filter by a label, write it in the field “Labels”." : "No observer matches this filter.";
 }
 
 /** The parameters that a chip sets. */
@@ -150,7 +166,7 @@ function draw(data, { params }, context) {
   const filtered = FILTERS.some((it) => it !== "sort" && params.get(it));
   const clear = () => context.set(Object.fromEntries([...FILTERS, "cursor", "page"].map((it) => [it, ""])));
   const nothing = filtered
-    ? empty("No matches", (params.get("q") ?? "").includes("=") ? "No observer has such a name. To filter by a label, write it in the field “Labels”." : "No observer matches this filter.", h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
+    ? empty("No matches", noMatch(params.get("q") ?? "", data.similar), h("button", { type: "button", class: "button", onclick: clear }, "Clear the filter"))
     : empty("No observer yet", ["Create one here, or on a terminal with: ", h("code", {}, "everwatch observer create hello --kind ticker")], may("observers:create") ? h("a", { class: "button primary", href: "#/create" }, "New observer") : null);
   return [
     h("header", { class: "head" }, h("h1", {}, "Observers"), h("p", { class: "total", role: "status" }, `${number(data.page.total)}${filtered ? " match" : ""}`), filtered ? h("button", { type: "button", class: "quiet", onclick: clear }, "Clear the filter") : null, saveButton(params, context), data.page.items.length ? columnMenu(params, data.page.items, context) : null),

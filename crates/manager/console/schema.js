@@ -25,7 +25,7 @@ export function fields(schema) {
   const required = new Set(schema.required ?? []);
   const one = ([name, raw]) => {
     const it = resolve(raw, schema);
-    return { name, shape: shape(it), required: required.has(name), about: it.description ?? "", choices: it.enum, fallback: it.default, integer: [it.type].flat().includes("integer"), least: it.minimum, most: it.maximum, example: it.examples?.[0] ?? it.example, members: membersOf(it) };
+    return { name, shape: shape(it), format: it.format, required: required.has(name), about: it.description ?? "", choices: it.enum, fallback: it.default, integer: [it.type].flat().includes("integer"), least: it.minimum, most: it.maximum, example: it.examples?.[0] ?? it.example, members: membersOf(it) };
   };
   return Object.entries(schema.properties ?? {}).map(one).sort((a, b) => b.required - a.required);
 }

@@ -249,6 +249,14 @@ async fn events_are_selected_by_their_time_and_by_the_labels_of_observers() {
     assert_eq!(dev.run("events -l team=z").2, "no observers\n");
     let (_, _, beside) = dev.run("events --since 10m --limit 1");
     assert!(beside.contains("the newest 1 of "), "{beside}");
+    for _ in 0..6 {
+        assert_eq!(dev.run("observer pause one --wait 20s").0, Some(0));
+        assert_eq!(dev.run("observer resume one --wait 20s").0, Some(0));
+    }
+    let (_, said, beside) = dev.run("observer events one --no-headers");
+    assert!(beside.starts_with("the newest 20 of ") && beside.contains("`--limit` shows more"), "{beside}");
+    assert_eq!(said.lines().count(), 20);
+    assert_eq!(dev.run("observer events one --limit 5").2, "");
 
     let following = Going::start(&dev, &["events", "-l", "team=x", "-f", "--since", "0s", "-o", "wide"]);
     assert_eq!(dev.run("observer pause three --wait 20s").0, Some(0));

@@ -142,11 +142,8 @@ async fn show(client: &Client, scope: Scope<'_>, asked: &Asked) -> anyhow::Resul
     let (history, mut follower) = read(client, scope, (asked.kinds.join(","), since, limit)).await?;
     let (history, total) = (history.items, history.total);
     let known: HashSet<i64> = history.iter().map(|event| event.id).collect();
-    if let Some(since) = since
-        && total > history.len() as u64
-    {
-        let all = counted(total, "event");
-        note(&format!("the newest {} of {all} since {since} are shown", history.len()));
+    if let Some(text) = left_out(history.len(), total, since, asked) {
+        note(&text);
     }
     let mut told =
         EventPrinter { lines: Lines::new(&EVENTS, &asked.shown, TerminalStyle::stdout()), begun: false };
@@ -176,6 +173,19 @@ async fn show(client: &Client, scope: Scope<'_>, asked: &Asked) -> anyhow::Resul
             }
         }
     }
+}
+
+/// That older events are not shown. A user who follows or asks for a number of events expects no others.
+fn left_out(shown: usize, total: u64, since: Option<Timestamp>, asked: &Asked) -> Option<String> {
+    let expects = since.is_none() && (asked.follow || asked.limit.is_some());
+    if total <= shown as u64 || expects {
+        return None;
+    }
+    let all = counted(total, "event");
+    Some(match since {
+        Some(since) => format!("the newest {shown} of {all} since {since} are shown"),
+        None => format!("the newest {shown} of {all} are shown; `--limit` shows more"),
+    })
 }
 
 /// Prints events, and remembers whether it has printed the head of the table.

@@ -237,8 +237,8 @@ fn versions(fleet: &FleetFacts, now: Timestamp) -> Option<Finding> {
     })
 }
 
-/// Which services are silent. In safe mode, managers do not conclude that they are lost, so nothing else says it. A service that a newer
-/// one of its name has replaced does not count.
+/// Which services are silent, and which a person killed. In safe mode, managers do not conclude that they are lost, so nothing else says
+/// it. A service that a newer one of its name has replaced does not count.
 fn silent(fleet: &FleetFacts, now: Timestamp) -> String {
     let suspects = fleet.services.iter().filter(|it| it.state() == ServiceState::Suspect);
     let is_replaced = |it: &ServiceRow| {
@@ -246,16 +246,22 @@ fn silent(fleet: &FleetFacts, now: Timestamp) -> String {
             fleet.services.iter().filter(|other| other.registration.name == it.registration.name);
         namesakes.any(|other| other.registered_at > it.registered_at)
     };
-    let silent = suspects.filter(|it| !is_replaced(it)).map(|it| {
-        let time = show(Duration::from_secs(now.since(it.heard_at).as_secs()));
-        format!("{} for {time}", it.registration.name)
-    });
-    let silent: Vec<String> = silent.collect();
-    if silent.is_empty() {
-        return String::new();
+    let is_killed = |it: &&ServiceRow| fleet.killed_by_hand.iter().any(|killed| killed.id == it.id);
+    let (killed, silent): (Vec<_>, Vec<_>) = suspects.filter(|it| !is_replaced(it)).partition(is_killed);
+    let mut text = String::new();
+    if !silent.is_empty() {
+        let times = silent.iter().map(|it| {
+            let time = show(Duration::from_secs(now.since(it.heard_at).as_secs()));
+            format!("{} for {time}", it.registration.name)
+        });
+        let listed = listed(&times.collect::<Vec<_>>(), silent.len() as u64);
+        text += &format!("; services are silent, and their observers may not run: {listed}");
     }
-    let listed = listed(&silent, silent.len() as u64);
-    format!("; services are silent, and their observers may not run: {listed}")
+    if !killed.is_empty() {
+        let names: Vec<String> = killed.iter().map(|it| it.registration.name.to_string()).collect();
+        text += &format!("; killed on purpose: {}", listed(&names, names.len() as u64));
+    }
+    text
 }
 
 fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {

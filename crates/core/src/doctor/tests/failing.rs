@@ -130,6 +130,11 @@ fn safe_mode_names_silent_services() {
     assert_eq!(what(&silent(true, true)).as_deref(), Some(name));
     assert_eq!(what(&silent(false, true)).as_deref(), Some("safe mode is on"));
     assert_eq!(what(&silent(true, false)), None, "managers ask the broker about it");
+    let killed = |facts: &mut Facts| {
+        silent(true, true)(facts);
+        fleet(facts).killed_by_hand = vec![fleet(facts).services[0].clone()];
+    };
+    assert_eq!(what(&killed).as_deref(), Some("safe mode is on; killed on purpose: a"));
     let replaced = |facts: &mut Facts| {
         silent(true, true)(facts);
         let mut newer = fleet(facts).services[1].clone();

@@ -66,8 +66,9 @@ async fn fleet(manager: &Manager) -> Result<FleetFacts, StoreError> {
     let services = shown_services::living(manager).await?;
     let mut registered_lately = records.store.services(records.clock.now().minus(LATELY)).await?.rows;
     let (mut ended_lately, mut killed_by_hand, mut frozen_by_hand) = (Vec::new(), Vec::new(), Vec::new());
-    let is_frozen = |it: &ServiceRow| excused.cause(it.id) == Some(ByHand::Frozen);
-    frozen_by_hand.extend(services.iter().filter(|it| is_frozen(it)).cloned());
+    let living = |what| services.iter().filter(move |it| excused.cause(it.id) == Some(what)).cloned();
+    killed_by_hand.extend(living(ByHand::Killed));
+    frozen_by_hand.extend(living(ByHand::Frozen));
     for service in registered_lately.iter().filter(|service| service.end.is_some()) {
         let group = match excused.cause(service.id) {
             None => &mut ended_lately,
