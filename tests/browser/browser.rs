@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// Flags for Chromium. The last two keep it quiet on a machine with two cores, and end it when its driver
 /// ends.
-const FLAGS: [&str; 12] = [
+const FLAGS: [&str; 13] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -23,6 +23,7 @@ const FLAGS: [&str; 12] = [
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--window-size=1280,860",
+    "--hide-scrollbars",
     "--disable-extensions",
     "--remote-debugging-pipe",
 ];

@@ -58,12 +58,13 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     page.until_text(".logs", "tick").await;
     page.screenshot("observer").await;
     // The seconds around the failure, so that the picture shows it in detail.
-    page.run("location.hash = `#/?since=${new Date(Date.now() - 30000).toISOString()}&until=${new Date().toISOString()}`").await;
+    page.run("location.hash = `#/?since=${new Date(Date.now() - 20000).toISOString()}&until=${new Date().toISOString()}`").await;
     page.until("the incident in the picture", "document.querySelector('.chart a[href*=incidents]')").await;
     page.until("its gaps", "/gap (median|≤)/.test(document.querySelector('main').innerText)").await;
     page.until_text("main", "Service amber").await;
     page.until_text("main", "lost, and has not come back").await;
     page.screenshot("overview").await;
+    page.until("its lane to say so", "document.querySelector('.chart').textContent.includes('lost')").await;
     page.view("#/observers").await;
     page.until("rows", &format!("document.querySelectorAll('tbody tr').length === {OBSERVERS}")).await;
     page.screenshot("observers").await;

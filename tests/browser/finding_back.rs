@@ -153,12 +153,39 @@ async fn dragging_over_the_timeline_shows_a_part_of_it() {
     cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
     let page = Browser::open(&cluster.api.url).await;
     page.until("the lane", "document.querySelector('.chart .held')").await;
-    page.run(
-        "const it = document.querySelector('svg.chart'), box = it.getBoundingClientRect();
-         for (const [type, share] of [['pointerdown', 0.4], ['pointermove', 0.6], ['pointerup', 0.6]])
-           it.dispatchEvent(new PointerEvent(type, { clientX: box.left + box.width * share, clientY: box.top + 20, button: 0, bubbles: true }))",
-    )
-    .await;
+    let points = |steps: &str| {
+        format!(
+            "const it = document.querySelector('svg.chart'), box = it.getBoundingClientRect();
+             for (const [type, share] of {steps})
+               it.dispatchEvent(new PointerEvent(type, {{ clientX: box.left + box.width * share, clientY: box.top + 20, button: 0, bubbles: true }}))"
+        )
+    };
+    page.run(&points("[['pointermove', 0.9]]")).await;
+    page.until("the card of the lane", "document.querySelector('.lane-card')").await;
+    page.run(&points("[['pointerdown', 0.4], ['pointermove', 0.6], ['pointerup', 0.6]]")).await;
     page.until("the span in the address", "/since=.*&until=/.test(location.hash)").await;
     page.until_text("[aria-label='Span of time'] [aria-pressed=true]", "Range").await;
+    page.until("no card", "!document.querySelector('.lane-card')").await;
+}
+
+#[tokio::test]
+async fn a_filter_that_was_typed_before_the_user_left_changes_no_other_page() {
+    let mut cluster = Cluster::new("leaving");
+    cluster.manager().await;
+    let page = Browser::open(&cluster.api.url).await;
+    for (left, field) in [("#/observers", "q"), ("#/observers", "label"), ("#/events", "observer")] {
+        page.view(left).await;
+        page.until("the filter", &format!("document.querySelector('main [name={field}]')")).await;
+        // Half a second is longer than any page waits for the next letter.
+        page.run(&format!(
+            "const it = document.querySelector('main [name={field}]');
+             it.value = 'a=b'; it.dispatchEvent(new Event('input', {{ bubbles: true }}));
+             location.hash = '#/kinds'; window.later = performance.now() + 500"
+        ))
+        .await;
+        page.until_text("h1", "Kinds").await;
+        page.until("the time to have passed", "performance.now() > window.later").await;
+        let hash = page.run("return location.hash").await;
+        assert_eq!(hash, "#/kinds", "{left} {field}");
+    }
 }

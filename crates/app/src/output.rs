@@ -21,7 +21,7 @@ pub(crate) use describe::{
 pub(crate) use form::{Output, OutputArgs};
 pub(crate) use incident::{destinations, grown, incident};
 pub(crate) use prose::{fitted, prose};
-pub(crate) use status::{Condition, is_able, status};
+pub(crate) use status::{Condition, NAMED_MAX, is_able, status};
 pub(crate) use table::{Column, Least, Lines, Tone, View, cut, shrink};
 pub(crate) use timeline::{Head, Picture, TonedLine};
 pub(crate) use views::{

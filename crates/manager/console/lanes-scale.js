@@ -60,6 +60,12 @@ export function lifetimes(lane, marks, { since, until }) {
   return times;
 }
 
+/** How the service of a lane ended: managers noticed its loss, or it unregistered. */
+export function endOf(lane, marks) {
+  const ends = marks.filter((it) => it.service === lane.service && ENDS.has(it.type)).sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  return ends.at(-1)?.type === "service_lost" ? "lost" : "ended";
+}
+
 export function scale(picture, width, left, right) {
   const since = Date.parse(picture.since), until = Date.parse(picture.until);
   const x = (at) => left + (width - left - right) * Math.min(Math.max((at - since) / (until - since), 0), 1);

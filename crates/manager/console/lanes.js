@@ -6,7 +6,7 @@ import { CAUSES, inlineGlyph, markOf, outlined } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { dragBand, dragging } from "./lanes-drag.js";
 import { byOf, fullOf, groupNames, groupedRows, groupings, toggled } from "./lanes-groups.js";
-import { SPANS, chosen, isBadRange, lifetimes, most, rangeOf, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
+import { SPANS, chosen, endOf, isBadRange, lifetimes, most, rangeOf, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
 import { counted, number, table } from "./show.js";
 import { meaningOf } from "./terms.js";
 
@@ -126,9 +126,9 @@ const short = (name, width, less = 0) => {
 /** A lane of a group is indented by so many pixels. */
 const INDENT = 12;
 
-function laneLabel(lane, row, width, { capacity, isGrouped }) {
+function laneLabel(lane, row, width, { capacity, isGrouped, marks }) {
   const name = short(lane.service, width, isGrouped ? 2 : 0), x = isGrouped ? 14 + INDENT : 14;
-  const text = lane.lives ? `${number(lane.held)}${capacity ? ` / ${number(capacity)}` : ""}` : "ended";
+  const text = lane.lives ? `${number(lane.held)}${capacity ? ` / ${number(capacity)}` : ""}` : endOf(lane, marks);
   return s("a", { href: `#/services/${encodeURIComponent(lane.service)}` },
     s("text", { class: "lane-name", x, y: y(row) + 14 }, name), s("text", { x, y: y(row) + 28 }, text));
 }
@@ -254,7 +254,7 @@ function chart(all, capacities, width, groups, choose) {
   const bottom = y(drawn.length) - BETWEEN, known = picture.complete_since ? Date.parse(picture.complete_since) : null;
   const shown = picture.incidents.filter((it) => rows.has(it.from)), crowded = crowdedOf(shown, at);
   const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
-    it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), isGrouped: Boolean(groups?.by) }),
+    it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), isGrouped: Boolean(groups?.by), marks: all.marks }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
     it.group || it.sum ? null : lifeLines(it, all.marks, row, at), heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at, momentary(picture.incidents.filter((one) => it.sum || stands(it, one.from)), columnMs)), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
@@ -272,7 +272,7 @@ const asTable = ({ lanes, marks }, groups) => {
   return h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
   { title: "Service", cell: (it) => h("a", { href: `#/services/${encodeURIComponent(it.service)}` }, it.service) },
   ...(names ? [{ title: groups.by === "pool" ? "Pool" : `Label ${groups.by.slice("label:".length)}`, cell: (it) => names.get(it.service) ?? "–" }] : []),
-  { title: "State", cell: (it) => (it.lives ? "living" : "ended") },
+  { title: "State", cell: (it) => (it.lives ? "living" : endOf(it, marks)) },
   { title: "Held at the end", class: "n", cell: (it) => number(it.held) },
   { title: "Most held", class: "n", cell: (it) => number(most(it, "held_max")) },
   { title: "Most in a gap", class: "n", cell: (it) => number(most(it, "gap")) },

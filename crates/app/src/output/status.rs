@@ -5,7 +5,7 @@ use super::describe::{aligned, listed};
 use super::prose::prose;
 use super::{Column, TerminalStyle, Tone, View};
 use crate::item::Item;
-use everwatch_api::{Finding, Operation, Pool, SafeMode, Stats};
+use everwatch_api::{Finding, Observer, Operation, Pool, SafeMode, Stats};
 use everwatch_core::clock::Timestamp;
 use everwatch_core::doctor::Severity;
 use everwatch_core::record::health::Health;
@@ -19,12 +19,17 @@ pub(crate) struct Condition {
     pub(crate) version: String,
     pub(crate) stats: Stats,
     pub(crate) pools: Vec<Item<Pool>>,
+    /// The first observers, by name, whose health is `restarting`: at most [`NAMED_MAX`].
+    pub(crate) restarting: Vec<Item<Observer>>,
     /// The operations in progress.
     pub(crate) operations: Vec<Item<Operation>>,
     /// The findings of the doctor, the worst first.
     pub(crate) findings: Vec<Item<Finding>>,
     pub(crate) safe_mode: SafeMode,
 }
+
+/// How many restarting observers are named at most.
+pub(crate) const NAMED_MAX: usize = 3;
 
 /// The maximum number of findings in the output.
 const FINDINGS: usize = 5;
@@ -40,6 +45,7 @@ pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
     let stats = &it.stats;
     let mut facts = vec![
         ("Observers", or_none(observers(stats))),
+        ("Restarting", restarting(it)),
         ("Services", or_none(in_words(stats.services.iter().map(|(state, count)| (*count, state))))),
         ("Slots", slots(stats, &it.pools)),
         ("Failure tolerance", tolerance(&it.pools)),
@@ -118,6 +124,16 @@ fn observers(stats: &Stats) -> String {
     let place = |word: &str| Health::ALL.iter().position(|it| it.as_str() == word).unwrap_or(usize::MAX);
     all.sort_by_key(|(_, word)| place(word));
     in_words(all)
+}
+
+/// The names of the observers that restart.
+fn restarting(it: &Condition) -> String {
+    let names: Vec<&str> = it.restarting.iter().map(|it| it.name.as_str()).collect();
+    let all = it.stats.health.get(Health::Restarting.as_str()).copied().unwrap_or(0);
+    match all.saturating_sub(names.len() as u64) {
+        more if more > 0 && !names.is_empty() => format!("{} and {more} more", names.join(", ")),
+        _ => names.join(", "),
+    }
 }
 
 /// Whether a service in this state accepts observers, or takes over when another service of its pool ends.

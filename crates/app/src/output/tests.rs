@@ -207,6 +207,7 @@ fn condition() -> Condition {
             "capacity": 400, "held": 103, "broker": true}))
         .unwrap(),
         pools: vec![pool("default", 2, 0), pool("gpu", 0, 1)],
+        restarting: vec![observer("loops", "Processing", "backing off")],
         operations: vec![
             operation("drain", "service-1", json!(40), 62),
             operation("rebalance", "default", Value::Null, 7),
@@ -236,6 +237,9 @@ fn the_status_of_a_deployment() {
     let [problems, notes] =
         ["\nProblems:\n  warning", "\nNotes:\n  info"].map(|it| told.find(it).expect(&told));
     assert!(problems < notes);
+    let mut several = one.clone();
+    several.stats.health.insert("restarting".to_owned(), 5);
+    assert!(status(&several, paper(80)).contains("\nRestarting:         loops and 4 more\n"));
     let mut sent = one.pools[0].sent().clone();
     sent["paused"] = json!(true);
     sent["waiting"] = json!(2);
