@@ -1,7 +1,7 @@
 //! The page of an observer shows its output live, even while its service is killed.
 
 use crate::browser::Browser;
-use everwatch_api::Logs;
+use everwatch_api::{Logs, Observer};
 use everwatch_core::record::status::Status;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::holder;
@@ -58,6 +58,46 @@ async fn loaded_lines_say_where_another_run_began() {
     let _second: Logs = cluster.api.until_read("/v1/observers/ticks/logs", has("2.0.")).await;
     let page = Browser::open(&format!("{}/#/observers/ticks", cluster.api.url)).await;
     page.until_text(".logs [data-stream=note]", "runs again on a (epoch 2.0)").await;
+}
+
+#[tokio::test]
+async fn a_pause_and_a_run_without_lines_are_told_as_they_were() {
+    let mut cluster = Cluster::new("silent-run");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    // The second run writes nothing.
+    let mark = cluster.folder("marks").join("second");
+    let script = format!(
+        "if [ -e {0}.1 ] && ! [ -e {0}.2 ]; then touch {0}.2; exec sleep 600; fi; touch {0}.1; n=0; while :; do n=$((n+1)); echo line $n; sleep 0.2; done",
+        mark.display()
+    );
+    let spec = json!({"argv": ["/bin/sh", "-c", script]});
+    cluster.api.create(json!({"name": "talks", "kind": "exec", "spec": spec})).await;
+    let page = Browser::open(&format!("{}/#/observers/talks", cluster.api.url)).await;
+    page.until_text(".logs", "line 2").await;
+    cluster.service("b", 10).await;
+    cluster.kill("a");
+    let on = |it: &Observer, service| it.status == Status::Processing && holder(it) == Some(service);
+    cluster.api.until_observer("talks", |it| on(it, "b")).await;
+    page.until("the second run", "document.querySelector('select[aria-label=Run]')").await;
+    let (status, answer) = cluster.api.call("POST", "/v1/observers/talks/pause", None).await;
+    assert_eq!(status, 202, "{answer}");
+    page.until_text(".logs", "paused").await;
+    cluster.service("a", 10).await;
+    assert_eq!(cluster.terminate("b"), Some(0));
+    let (status, answer) = cluster.api.call("POST", "/v1/observers/talks/resume", None).await;
+    assert_eq!(status, 202, "{answer}");
+    page.until(
+        "the end of the first run",
+        &said("run 1.0 ended: its service was lost · moved to b (epoch 1.1)"),
+    )
+    .await;
+    page.until("the pause", &said("run 1.1 ended: stopped · started on a (epoch 2.0)")).await;
+    page.until("no standing note", "!document.querySelector('.logs').innerText.includes('is paused')").await;
+}
+
+fn said(text: &str) -> String {
+    format!("document.querySelector('.logs').innerText.includes('{text}')")
 }
 
 #[tokio::test]

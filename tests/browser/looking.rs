@@ -141,7 +141,11 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     page.write("#palette input", "docs").await;
     page.until_text("#found li[aria-selected=true]", "API documentation").await;
     page.run("document.querySelector('#palette').close()").await;
-    open_from_palette(&page, "drain", "Drain, cordon").await;
+    page.run(&key("k", true)).await;
+    page.write("#palette input", "drain").await;
+    page.until_text("#found li[aria-selected=true]", "Drain a").await;
+    page.run("document.querySelector('#palette').close()").await;
+    open_from_palette(&page, "drain, cor", "Drain, cordon").await;
     page.until_text("h1", "Services").await;
 
     // An action with a name, an action on what is open, and one on a service.

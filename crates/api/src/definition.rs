@@ -203,7 +203,7 @@ pub enum RetryPolicy {
     },
     /// These delays, then it fails.
     Intervals {
-        /// At most 100.
+        /// At most 100. With none, the first error fails the observer.
         #[schema(example = json!(["1s", "10s", "1m"]))]
         delays: Vec<String>,
     },

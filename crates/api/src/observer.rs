@@ -197,7 +197,9 @@ impl Observer {
         if let Some(waiting) = &mut self.waiting {
             let place = ahead + 1;
             (waiting.place, waiting.of) = (Some(place), Some(of.max(place)));
-            self.reason = format!("{}; number {place} of {} in line", self.reason, of.max(place));
+            if of > 1 {
+                self.reason = format!("{}; number {place} of {} in line", self.reason, of.max(place));
+            }
         }
     }
 

@@ -331,6 +331,17 @@ fn of_manager(manager: &ManagerFacts) -> Vec<Finding> {
     findings
 }
 
+/// The number of names in one finding, and of findings about one row each.
+const NAMED_MAX: usize = 5;
+
+/// The first of these names, and how many more there are.
+fn listed(names: &[String], total: u64) -> String {
+    let shown = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
+    let more = total.saturating_sub(shown.len() as u64);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{more}", shown.join(", "))
+}
+
 #[cfg(test)]
 #[path = "doctor/tests.rs"]
 mod tests;

@@ -7,7 +7,7 @@ import { listen } from "./keys.js";
 import { Live } from "./live.js";
 import { PAGES, drawNav, forgetCounts, recount, tellCounts } from "./nav.js";
 import { openPalette } from "./palette.js";
-import { duration, empty, tick } from "./show.js";
+import { coded, duration, empty, tick } from "./show.js";
 import { PAIRS, VIEWS } from "./views.js";
 import { loginForm, showUser } from "./login.js";
 import { may, noteDev } from "./session.js";
@@ -64,7 +64,7 @@ function refused(error) {
   const open = PAGES.find((it) => may(it.needs)) ?? PAGES[0];
   const after = error.status === 403 ? "Your role does not permit this request. " : "";
   patch(main, [h("section", { key: "refused", class: "view" }, h("h1", {}, title),
-    empty(error.message, error.status === 400 ? "The address of this page has a parameter that the manager does not accept." : `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, error.status === 400 && route.params.size ? h("a", { class: "button", href: `#/${route.path}` }, "Open the page without parameters") : null, error.status === 404 && view.elsewhere ? h("a", { class: "button", href: view.elsewhere(route).href }, view.elsewhere(route).text) : null, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
+    empty(coded(error.message), error.status === 400 ? "The address of this page has a parameter that the manager does not accept." : `${after}HTTP ${error.status} ${error.code}. This page retries automatically.`, error.status === 400 && route.params.size ? h("a", { class: "button", href: `#/${route.path}` }, "Open the page without parameters") : null, error.status === 404 && view.elsewhere ? h("a", { class: "button", href: view.elsewhere(route).href }, view.elsewhere(route).text) : null, h("a", { class: "button", href: `#/${open.path}` }, open.path ? `Go to the page ${open.title}` : "Go to the overview")))]);
 }
 
 const START = { at: 0 };

@@ -220,6 +220,8 @@ function effect({ before, made }) {
   return text ? h("p", { class: "fine", key: "effect" }, text) : null;
 }
 
+const firstMistake = () => h("button", { type: "button", class: "link", onclick: () => document.querySelector("main [aria-invalid=true]")?.focus() }, "Go to the first mistake");
+
 /** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */
 export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel, notice }, context) {
   const all = linesOf(draft.before, draft.definition), count = changed(all);
@@ -231,7 +233,8 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before && draft.unreadable === null ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
       notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null),
-      draft.unreadable === null ? diffView(all, "Changes") : h("p", { class: "fine", key: "unreadable" }, draft.mode === "form" ? ["They appear here once the fields are correct. ", h("button", { type: "button", class: "link", onclick: () => document.querySelector("main [aria-invalid=true]")?.focus() }, "Go to the first mistake")] : draft.before ? "They appear here once the text is correct." : "It appears here once the text is correct."),
+      draft.unreadable === null ? diffView(all, "Changes") : h("p", { class: "fine", key: "unreadable" }, draft.mode === "form" ? ["They appear here once the fields are correct. ", firstMistake()] : draft.before ? "They appear here once the text is correct." : "It appears here once the text is correct."),
+      draft.unreadable === null && draft.mode === "form" && draft.wrong.length ? h("p", { class: "fine warn", key: "invalid" }, "Not valid yet. ", firstMistake()) : null,
       draft.before === null ? null : effect(draft),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));
 }

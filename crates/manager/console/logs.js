@@ -9,6 +9,8 @@ const DRAW_MS = 200;
 const SHOWN = 1000;
 const RUNS = 50;
 const NEAR_END = 24;
+/** The most notes about runs between two lines. */
+const TURNS = 5;
 /** For this time after an input, in ms, a scroll of the pane comes from the user. */
 const TOUCH_MS = 1000;
 const ENDED = ["Completed", "Failed", "Deleted"];
@@ -55,25 +57,41 @@ function lines() {
     h("p", { key: it.id, "data-stream": it.stream, "data-level": level(it), title: `${exact(it.at)} · run ${runOf(it)}` }, h("span", { class: "at" }, clockMs(it.at)), h("span", { class: "from" }, it.stream), h("span", { class: "said" }, marked(it.text)))))];
 }
 
-/** The beginning of a run as a note: how the former run ended, and where this one runs. */
-function turn(before, run) {
-  const known = (epoch) => runs.find((it) => it.epoch === epoch), ended = known(before)?.ended, on = known(run)?.on;
-  const where = on ? `${known(before)?.on === on ? "runs again" : "moved to"}${known(before)?.on === on ? on : on.slice(" on".length)} (epoch ${run})` : `run ${run}`;
-  return `${ended ? `run ${before} ended: ${RUN_ENDED[ended] ?? ended} · ` : ""}${where}`;
+const generationOf = (epoch) => epoch.split(".")[0];
+
+/** The beginning of a run as a note: how the former run ended, and where this one runs. A resume, a change or a restart begins a generation. */
+function turn(before, { epoch, on }) {
+  const isSame = generationOf(before.epoch) === generationOf(epoch);
+  const where = !on ? `run ${epoch}` : `${before.on === on ? `runs again${on}` : isSame ? `moved to${on.slice(" on".length)}` : `started${on}`} (epoch ${epoch})`;
+  return `${before.ended ? `run ${before.epoch} ended: ${RUN_ENDED[before.ended] ?? before.ended} · ` : ""}${where}`;
+}
+
+/** The notes between the lines of two runs: one for each run that began between them, also for those that wrote no line. */
+function turns(before, run) {
+  const [from, to] = [before, run].map((epoch) => runs.findIndex((it) => it.epoch === epoch));
+  if (from < 0 || to < 0 || from <= to) return [turn(runs[from] ?? { epoch: before }, runs[to] ?? { epoch: run })];
+  const all = runs.slice(to, from + 1).reverse(), notes = all.slice(1).map((it, at) => turn(all[at], it));
+  return notes.length <= TURNS ? notes : [`${number(notes.length - TURNS)} runs without a line`, ...notes.slice(-TURNS)];
 }
 
 /** A note of the stream about the beginning of a run. */
-const TURN = /^(?:moved to|runs again on) .* \(epoch (\d+\.\d+)\)$/;
+const TURN = /^(?:moved to|runs again on|started on) .* \(epoch (\d+\.\d+)\)$/;
+/** A note about lines that are missing at its place. Any other note says what holds until the next line. */
+const LOSS = /are not kept any more$/;
 
-/** The rows with a note between the lines of two runs, unless another note of the stream stands there. A search shows lines only. */
+/** The rows with notes between the lines of two runs, unless the stream has one there, and without what no longer holds. A search shows lines only. */
 function parted(rows) {
-  let before = null, former = null;
-  return view.find ? rows : rows.flatMap((it) => {
-    const run = runOf(it), next = run ?? TURN.exec(it.text)?.[1] ?? null, text = former !== null && next !== null && next !== former ? turn(former, next) : null;
-    if (run === null) { before = null; return [text && runs.some((one) => one.epoch === next) ? { ...it, text } : it]; }
-    const note = before !== null && text ? [{ id: `run-${it.id}`, stream: "note", text }] : [];
-    before = former = run;
-    return [...note, it];
+  if (view.find) return rows;
+  const begun = ({ stream, text }) => (stream === "note" ? TURN.exec(text)?.[1] ?? null : null);
+  const last = rows.findLastIndex((it) => runOf(it) !== null || begun(it) !== null);
+  let former = null;
+  return rows.filter((it, at) => at > last || it.stream !== "note" || begun(it) !== null || LOSS.test(it.text)).flatMap((it) => {
+    const run = runOf(it), next = run ?? begun(it);
+    if (next === null) return [it];
+    const isNew = former !== null && next !== former, isKnown = runs.some((one) => one.epoch === next);
+    const notes = isNew && (run !== null || isKnown) ? turns(former, next).map((text, at) => ({ id: `run-${it.id}-${at}`, stream: "note", text })) : [];
+    former = next;
+    return run === null ? (notes.length ? notes : [it]) : [...notes, it];
   });
 }
 

@@ -124,7 +124,7 @@ function endedText(it, run) {
 function header(it, context) {
   const gone = it.status === "Deleted" || it.status === "OnDeleting";
   const button = (name) => h("button", { type: "button", key: name, class: ACTIONS[name].danger ? "button danger" : "button", onclick: () => actOn(name, [it], context) }, ACTIONS[name].word);
-  return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), ` / ${it.namespace}`), h("h1", {}, it.name), pill(it),
+  return h("header", { class: "head", key: "head" }, h("p", { class: "crumb" }, h("a", { href: "#/observers" }, "Observers"), " / ", h("a", { href: `#/observers?namespace=${encodeURIComponent(it.namespace)}`, title: `Observers of namespace ${it.namespace}` }, it.namespace)), h("h1", {}, it.name), pill(it),
     h("div", { class: "row end" },
       may("observers:update") && may("specs:read") && !gone ? h("button", { type: "button", key: "edit", class: "button", "data-action": "edit", onclick: () => openEditor(context) }, hasDraft(it) ? "Continue editing" : "Edit") : null,
       possible(it).filter((name) => name !== "delete").map(button),

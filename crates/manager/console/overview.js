@@ -123,9 +123,9 @@ function incidentsPanel({ picture }) {
     handovers ? h("p", { class: "fine" }, h("a", { href: "#/incidents?show=handovers" }, counted(handovers, "handover"))) : null);
 }
 
-const poolsPanel = ({ pools, room }) => {
-  const worst = weakest(pools);
-  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, worst ? `Failure tolerance${pools.length > 1 ? ` of pool ${worst.name}` : ""}: ${counted(worst.failure_tolerance, "service")}` : "no observer needs a slot")), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
+const poolsPanel = ({ pools, services, room }) => {
+  const worst = weakest(pools), cordoned = services.filter((it) => it.state === "cordoned").map((it) => it.name);
+  return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, worst ? `Failure tolerance${pools.length > 1 ? ` of pool ${worst.name}` : ""}: ${worst.failure_tolerance ? counted(worst.failure_tolerance, "service") : "none"}` : "no observer needs a slot")), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
       { title: "Pool", cell: (it) => [h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, it.name), it.paused ? h("span", { class: "bad" }, " paused") : ""] },
       { title: "Services", isExtra: true, class: "n", cell: (it) => number(it.services) },
@@ -134,7 +134,8 @@ const poolsPanel = ({ pools, room }) => {
       { title: "Free", class: "n", cell: (it) => number(it.free) },
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
       { title: "Waiting for a slot", class: "n", cell: (it) => number(waitingIn(it)) },
-    ], pools), pools.some((it) => it.held + it.free > it.capacity) ? h("p", { class: "fine" }, "Services that drain or are silent hold observers, too; their slots are not among those shown.") : null);
+    ], pools), pools.some((it) => it.held + it.free > it.capacity) ? h("p", { class: "fine" }, "Services that drain or are silent hold observers, too; their slots are not among those shown.") : null,
+    cordoned.length ? h("p", { class: "fine", key: "cordoned" }, `Without the free slots of cordoned services: ${cordoned.slice(0, 5).join(", ")}${cordoned.length > 5 ? ` and ${number(cordoned.length - 5)} more` : ""}.`) : null);
 };
 
 function draw(data, { params }, context) {

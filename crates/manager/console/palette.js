@@ -12,6 +12,8 @@ import { observerName, observerPath, standing, word } from "./show.js";
 
 const TYPING_MS = 120;
 const FOUND = 8;
+/** An action of fewer letters may be the beginning of another word. */
+const WHOLE = 4;
 /** How many observers with a similar name the palette reads at most. */
 const NEAR = 200;
 
@@ -71,10 +73,17 @@ async function newOfKind(typed) {
 async function things(typed) {
   const asked = asAction(typed), whole = named(typed);
   if (asked === null) return (await whole).entries;
-  // Without a name, the action concerns what has its page open.
-  const meant = asked.name ? await named(asked.name) : await opened();
+  const meant = asked.name ? await named(asked.name) : await unnamed(asked.action);
   const found = await whole;
   return [...quickActions(asked.action, meant), ...(found.entries.length ? found : meant).entries];
+}
+
+/** What an action without a name concerns: what has its page open, otherwise all services. */
+async function unnamed(action) {
+  const open = await opened();
+  if (action.length < WHOLE || open.observers.length || open.services.length || open.pools.length) return open;
+  const { items } = await readable("services:read", () => get("/v1/services", { limit: 1000 }), { items: [] });
+  return { ...open, services: items.filter((it) => !it.is_deleted).map((it) => ({ it, misfit: 1 })) };
 }
 
 /** The observer, service or pool whose page is open. */

@@ -40,7 +40,7 @@ function forecast(it, free) {
 
 const drain = async (it, context) => askChange({
   title: `Drain ${it.name}?`, action: it.held ? `Drain ${counted(it.held, "observer")}` : "Drain", danger: true,
-  lines: ["The service hands over its observers while other services have room. It accepts no more until you uncordon it.", ...forecast(it, await freeBeside(it))],
+  lines: [`${it.held ? "The service hands over its observers while other services have room." : "It holds no observer: there is nothing to hand over."} It accepts no more until you uncordon it.`, ...forecast(it, await freeBeside(it))],
   fields: [{ name: "per_second", label: "Maximum observers per second", placeholder: "100" }], check: optional("per_second", 1),
   send: ({ per_second: pace }) => call("POST", `${path(it)}/drain`, pace ? { per_second: Number(pace) } : {}), done: () => `${it.name} is being drained.`,
 }, context);

@@ -94,6 +94,11 @@ fn explained(mut error: Error, command: &Command, first: Option<&str>) -> Error 
                 error.insert(ContextKind::SuggestedSubcommand, ContextValue::String(meant));
             }
         }
+        ErrorKind::MissingRequiredArgument if has(parent(&error, command), "patch") => {
+            let advice =
+                "write each field that changes as --set MEMBER=VALUE, or all of them as --patch JSON";
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+        }
         ErrorKind::MissingRequiredArgument if selects(&error, command) => {
             let advice = how_to_select(parent(&error, command));
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
@@ -122,9 +127,11 @@ fn correct_flag(error: &mut Error, command: &Command) {
             .then_some("to create observers from a file, use `everwatch observer apply -f FILE`");
     let of_diff = (matches!(wrong.as_str(), "-f" | "--file") && parent.get_name() == "diff")
         .then_some("to compare a file with what runs, use `everwatch observer apply -f FILE --dry-run`");
+    let of_selector = (matches!(wrong.as_str(), "-l" | "--selector") && parent.get_name() == "get")
+        .then_some("to select observers, use `everwatch observer list -l SELECTOR`");
     let of_watch = (matches!(wrong.as_str(), "-w" | "--watch") && !has(parent, "watch"))
         .then_some("`everwatch top` shows changes as they happen");
-    let of_file = of_file.or(of_diff).or(of_watch);
+    let of_file = of_file.or(of_diff).or(of_selector).or(of_watch);
     let suggested = error.get(ContextKind::SuggestedArg).and_then(text_of);
     if meant.is_none()
         && of_number.is_none()
@@ -155,8 +162,14 @@ fn meant(error: &Error, command: &Command, first: Option<&str>) -> Option<String
         return Some(format!("observer {wrong}"));
     }
     let parent = parent(error, command);
+    if matches!(wrong, "rm" | "remove") && parent.find_subcommand("delete").is_some() {
+        return Some("delete".to_owned());
+    }
     let is_meant_here = |ours: &str| {
-        parent.get_name() == command.get_name() || ours.split(' ').next() == Some(parent.get_name())
+        let is_of_services = wrong == "kill" && parent.get_name() == "service";
+        parent.get_name() == command.get_name()
+            || ours.split(' ').next() == Some(parent.get_name())
+            || is_of_services
     };
     if let Some((_, ours)) = FOREIGN.into_iter().find(|(foreign, _)| *foreign == wrong)
         && is_meant_here(ours)
@@ -268,6 +281,8 @@ mod tests {
             ("everwatch rollout create r1", "'rollout start'"),
             ("everwatch kind show ticker", "'describe'"),
             ("everwatch show news", "'observer describe'"),
+            ("everwatch observer rm news", "'delete'"),
+            ("everwatch service kill service-1", "'chaos kill'"),
         ] {
             let told = told(line);
             assert!(told.contains(&format!("similar subcommand exists: {meant}")), "{told}");
@@ -288,6 +303,10 @@ mod tests {
         ] {
             assert!(told(line).contains(advice), "{}", told(line));
         }
+        assert!(
+            told("everwatch observer get -l team=a").contains("use `everwatch observer list -l SELECTOR`")
+        );
+        assert!(told("everwatch rollout start r1 --kind ticker").contains("--set MEMBER=VALUE"));
         assert!(!told("everwatch rate set api 2").contains("--max"));
         assert!(!told("everwatch observer get tick --frm 1").contains("version"));
     }

@@ -228,10 +228,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
                 continue;
             }
         };
-        let observers = documents.into_iter().flat_map(|document| match document {
-            Value::Array(items) => items,
-            other => vec![other],
-        });
+        let observers = documents.into_iter().flat_map(in_document);
         for (number, observer) in (1..).zip(observers) {
             let (key, manifest) = match manifest(number, observer) {
                 Ok(read) => read,
@@ -258,6 +255,18 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Manifests> {
         wrong.push(format!("and {more} more mistakes"));
     }
     Err(Failure::Usage(wrong.join("\n")).into())
+}
+
+/// The observers of a document: a list of them, or one. A mapping with nothing but a list `observers` is such a list, as in the file of
+/// a batch.
+fn in_document(document: Value) -> Vec<Value> {
+    match document {
+        Value::Array(items) => items,
+        Value::Object(mut it) if it.len() == 1 && it.get("observers").is_some_and(Value::is_array) => {
+            in_document(it.remove("observers").unwrap_or_default())
+        }
+        other => vec![other],
+    }
 }
 
 /// One observer of a file, which is the one with this number there.
@@ -426,6 +435,9 @@ mod tests {
         };
         let a = file("a.yaml", "- {name: a}\n- {kind: ticker}\n- {name: no}\n- ticker\n- {name: a}\n");
         let b = file("b.yaml", "a: b\n c: d\n");
+        let listed = file("c.yaml", "observers:\n- {name: c}\n- {name: d}\n");
+        let names: Vec<_> = read(&[listed]).unwrap().into_iter().map(|(key, ..)| key.name).collect();
+        assert_eq!(names, ["c", "d"], "as in the file of a batch");
         let told = read(&[a.clone(), b.clone()]).unwrap_err().to_string();
         let lines: Vec<&str> = told.lines().collect();
         let (a, b) = (a.display(), b.display());

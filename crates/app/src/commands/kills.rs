@@ -16,6 +16,9 @@ const MOVES_WITHIN: Duration = Duration::from_secs(10);
 /// How long a command waits for managers to notice the loss of a killed service whose observers run elsewhere.
 const CAUSE_WITHIN: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How many observers are looked at one by one, and how many of them are named.
+const LOOKED_AT: usize = 1000;
+const NAMED: usize = 3;
 
 /// A service that was killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,24 +26,28 @@ pub(super) struct Killed {
     service: String,
     /// The id of its process; none if managers did not answer.
     id: Option<Uuid>,
-    /// The observers that ran on it.
+    /// The number of observers that ran on it, and the ids of the first [`LOOKED_AT`].
     held: u64,
+    observers: Vec<Uuid>,
     at: Timestamp,
 }
 
 /// Kills this service.
 pub(super) async fn kill(client: &Client, service: &str) -> anyhow::Result<Killed> {
     // If managers do not know it, the order says so.
-    let (id, held) = held(client, service).await.map_or((None, 0), |(id, held)| (Some(id), held));
+    let known = held(client, service).await.ok();
+    let (held, observers) = known
+        .as_ref()
+        .map_or((0, Vec::new()), |(_, of)| (of.total, of.items.iter().map(|it| it.id).collect()));
     let at = clock::now();
     client.order(Method::POST, &format!("/dev/chaos/{}/kill", Client::part(service)), None).await?;
-    Ok(Killed { service: service.to_owned(), id, held, at })
+    Ok(Killed { service: service.to_owned(), id: known.map(|(id, _)| id), held, observers, at })
 }
 
-async fn held(client: &Client, service: &str) -> anyhow::Result<(Uuid, u64)> {
+async fn held(client: &Client, service: &str) -> anyhow::Result<(Uuid, Listed<Observer>)> {
     let it: Service = client.read(&service_path(service)).await?;
-    let path = format!("/v1/observers?limit=1&service={}", it.id);
-    Ok((it.id, client.read::<Listed<Observer>>(&path).await?.total))
+    let path = format!("/v1/observers?limit={LOOKED_AT}&service={}", it.id);
+    Ok((it.id, client.read(&path).await?))
 }
 
 impl Killed {
@@ -61,8 +68,13 @@ impl Killed {
                 let since = *moved_at.get_or_insert(now);
                 it.cause != "unknown" || now.duration_since(since) >= CAUSE_WITHIN
             });
-            if is_settled || now >= deadline {
-                return self.told(incident.as_ref());
+            if let Some(it) = incident.filter(|_| is_settled)
+                && let Some(until) = it.until
+            {
+                return self.told(&it, until);
+            }
+            if now >= deadline {
+                return self.told_late(self.still_down(client).await.as_deref());
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -90,15 +102,38 @@ impl Killed {
         timeline.incidents.into_iter().rfind(of)
     }
 
-    /// Its time is counted from the kill; managers, which do not see the kill, count from the last sign of life before it.
-    fn told(&self, incident: Option<&Incident>) -> String {
-        let moved = incident.map_or(0, |it| it.moved);
-        let Some((it, until)) = incident.and_then(|it| Some((it, it.until?))).filter(|_| moved >= self.held)
-        else {
-            let (seconds, held) = (MOVES_WITHIN.as_secs(), counted(self.held, "observer"));
-            return format!("{seconds} s later, {moved} of its {held} run again (see `everwatch status`)");
+    /// The names of its observers that should run and do not; none if managers do not answer.
+    async fn still_down(&self, client: &Client) -> Option<Vec<String>> {
+        let path = format!("/v1/observers?health=restarting,waiting,moving&sort=name&limit={LOOKED_AT}");
+        let down = client.read::<Listed<Observer>>(&path).await.ok()?.items;
+        Some(down.into_iter().filter(|it| self.observers.contains(&it.id)).map(|it| it.name).collect())
+    }
+
+    fn told_late(&self, down: Option<&[String]>) -> String {
+        let seconds = MOVES_WITHIN.as_secs();
+        let Some(down) = down else {
+            let held = counted(self.held, "observer");
+            return format!(
+                "it ran {held}, and {seconds} s later, the manager does not say which of them run again"
+            );
         };
-        let to = destinations(it);
+        if down.is_empty() {
+            let run = counted_subject(self.held, "observer", ["runs", "run"]);
+            return format!("{seconds} s later, its {run} again");
+        }
+        let (held, running) = (counted(self.held, "observer"), self.held.saturating_sub(down.len() as u64));
+        let more = down.len().saturating_sub(NAMED);
+        let named = down[..down.len() - more].join(", ");
+        let named = if more == 0 { named } else { format!("{named} and {more} more") };
+        format!(
+            "{seconds} s later, {running} of its {held} run again; not yet: {named} (see `everwatch status`)"
+        )
+    }
+
+    /// Its time is counted from the kill; managers, which do not see the kill, count from the last sign of life before it.
+    fn told(&self, it: &Incident, until: Timestamp) -> String {
+        // If their next services were killed too, some have started more than once.
+        let to = if it.moved == self.held { destinations(it) } else { "other services".to_owned() };
         let took = until.since(self.at).as_millis();
         let run = counted_subject(self.held, "observer", ["runs", "run"]);
         let last = if self.held == 1 { "it" } else { "the last one" };
@@ -110,10 +145,10 @@ impl Killed {
 mod tests {
     use super::*;
 
-    fn incident(moved: u64, until: Option<i64>) -> Incident {
+    fn incident(moved: u64, until: i64) -> Incident {
         let to = serde_json::json!({"b": moved});
         serde_json::from_value(serde_json::json!({
-            "from": "a", "cause": "lost", "since": Timestamp(0), "until": until.map(Timestamp), "moved": moved,
+            "from": "a", "cause": "lost", "since": Timestamp(0), "until": Timestamp(until), "moved": moved,
             "waiting": 0, "to": to, "to_others": 0, "gap_ms_median": 0, "gap_ms_p99": 0, "gap_ms_max": 0,
             "gap_is_bound": true, "overlap_ms_max": 0,
         }))
@@ -122,17 +157,32 @@ mod tests {
 
     #[test]
     fn a_kill_is_told_with_what_became_of_the_observers() {
-        let killed = |held| Killed { service: "a".to_owned(), id: None, held, at: Timestamp(1000) };
+        let killed = |held| Killed {
+            service: "a".to_owned(),
+            id: None,
+            held,
+            observers: Vec::new(),
+            at: Timestamp(1000),
+        };
+        let told = |held, moved, until| killed(held).told(&incident(moved, until), Timestamp(until));
         assert_eq!(
-            killed(3).told(Some(&incident(3, Some(1400)))),
+            told(3, 3, 1400),
             "its 3 observers run on b (3); the last one started 400 ms after the kill"
         );
+        assert_eq!(told(1, 1, 1005), "its 1 observer runs on b (1); it started 5 ms after the kill");
+        let twice = "its 3 observers run on other services; the last one started 400 ms after the kill";
+        assert_eq!(told(3, 5, 1400), twice);
+        let late = |held, down: &[&str]| {
+            killed(held).told_late(Some(&down.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()))
+        };
         assert_eq!(
-            killed(1).told(Some(&incident(1, Some(1005)))),
-            "its 1 observer runs on b (1); it started 5 ms after the kill"
+            late(3, &["x"]),
+            "10 s later, 2 of its 3 observers run again; not yet: x (see `everwatch status`)"
         );
-        let later = "10 s later, 2 of its 3 observers run again (see `everwatch status`)";
-        assert_eq!(killed(3).told(Some(&incident(2, Some(1400)))), later);
-        assert_eq!(killed(3).told(None), later.replace("2 of", "0 of"));
+        assert!(
+            late(9, &["x", "y", "z", "a", "b"])
+                .contains("4 of its 9 observers run again; not yet: x, y, z and 2 more")
+        );
+        assert_eq!(late(1, &[]), "10 s later, its 1 observer runs again");
     }
 }

@@ -193,8 +193,13 @@ async fn list(client: &Client, which: &ListArgs, watched: &Watched) -> anyhow::R
         return watch::run(client, (&OBSERVERS, Root::List), &watched.shown, load).await;
     }
     let found = load(usize::MAX).await?;
+    // Programs read an empty list also if a name is wrong.
+    let is_read = found.is_empty() && watched.shown.is_table();
+    if is_read {
+        unknown::check(client, Named::of(&which.filter)).await?;
+    }
     output::show(&OBSERVERS, &found, &watched.shown)?;
-    if found.is_empty() {
+    if found.is_empty() && !is_read {
         unknown::check(client, Named::of(&which.filter)).await?;
     }
     Ok(())

@@ -46,7 +46,9 @@ fn path(key: &str) -> String {
 fn told(it: &api::Rate) -> String {
     let api::Rate { key, permits, per, burst, at_once, .. } = it;
     let permits = counted(*permits, "permit");
-    format!("{key}: {permits} per {per}, burst {burst}, at most {at_once} at once")
+    format!(
+        "{key}: {permits} per {per}, burst {burst}, at most {at_once} at once (the burst less 2 s of the rate)"
+    )
 }
 
 fn described(it: &api::Rate) -> String {

@@ -65,6 +65,7 @@ pub(super) async fn revert(client: &Client, name: &str, to: Option<u32>) -> anyh
         Some(to) => to,
         None => former(name, &all(client, name).await?)?,
     };
+    let before = client.read::<Observer>(&path(name)).await?.definition_version;
     let body = serde_json::to_value(RevertTo { to })?;
     let reverted = client.send(Method::POST, &format!("{}/revert", path(name)), Some(&body)).await;
     let it: Observer = match reverted {
@@ -76,7 +77,11 @@ pub(super) async fn revert(client: &Client, name: &str, to: Option<u32>) -> anyh
         }
         Err(error) => return Err(error),
     };
-    answer(&Action::Revert(to).told_alone(&it));
+    if it.definition_version == before {
+        answer(&format!("observer {name} is unchanged: its definition is that of version {to}"));
+    } else {
+        answer(&Action::Revert(to).told_alone(&it));
+    }
     Ok(())
 }
 

@@ -169,6 +169,7 @@ fn tolerance(pools: &[Item<Pool>]) -> String {
     }
     let of = if pools.len() > 1 { format!(" of pool {}", pool.name) } else { String::new() };
     match least {
+        0 if pool.services == 1 => format!("none: if the service{of} is lost, observers wait"),
         0 => format!("none: if the largest service{of} is lost, observers wait"),
         _ => {
             let without = if least == 1 { "it" } else { "them" };
@@ -202,7 +203,7 @@ fn findings(all: &[Item<Finding>], paper: TerminalStyle) -> String {
             Severity::Info => ("info", Tone::Plain),
         };
         let (subject, what) = (line(subject), line(what));
-        let what = if what.starts_with(&*subject) { what } else { format!("{subject}: {what}") };
+        let what = if what.contains(&*subject) { what } else { format!("{subject}: {what}") };
         let told = [what, format!("cure: {}", line(cure))];
         let [what, cure] = told.map(|text| prose(&text, PROBLEM_AT, paper));
         lines.push(format!("  {}  {what}", tone.paint(&format!("{word:<8}"), paper)));

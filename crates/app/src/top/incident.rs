@@ -1,6 +1,6 @@
 //! The last incident, and when to read it again: seldom, and only while something moves. Independent of terminal, HTTP and clock.
 
-use super::seen::{Observer, Seen};
+use super::seen::{Observer, Seen, Service};
 use everwatch_api::Incident;
 use everwatch_core::clock::Timestamp;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ const OPEN_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct LastIncident {
-    last: Option<Incident>,
+    read: Vec<Incident>,
     /// When the last change was.
     changed_at: Option<Timestamp>,
     requested_at: Option<Timestamp>,
@@ -39,7 +39,7 @@ impl LastIncident {
     /// Whether to read incidents now. Only one request is in progress at a time.
     pub(super) fn is_due(&mut self, now: Timestamp) -> bool {
         let has_changed = self.has_changed_lately(now);
-        let is_open = self.last.as_ref().is_some_and(|it| it.until.is_none());
+        let is_open = self.last().is_some_and(|it| it.until.is_none());
         let pause = match (has_changed, is_open) {
             (true, _) => EVERY,
             (false, true) => OPEN_EVERY,
@@ -67,20 +67,33 @@ impl LastIncident {
         true
     }
 
-    /// Keeps the newest loss, otherwise the newest of all: moves that follow a loss do not hide it. A request that failed, or that
-    /// the manager refuses, is made again only after the next change.
+    /// A request that failed, or that the manager refuses, is made again only after the next change.
     pub(super) fn take(&mut self, read: Option<Vec<Incident>>) {
         self.loading = false;
         match read {
-            Some(all) => self.last = all.into_iter().max_by_key(|it| (is_loss(it), it.since)),
+            Some(all) => self.read = all,
             None => self.changed_at = None,
         }
+    }
+
+    /// The newest loss, otherwise the newest of all: moves that follow a loss do not hide it.
+    fn last(&self) -> Option<&Incident> {
+        self.read.iter().max_by_key(|it| (is_loss(it), it.since))
+    }
+
+    /// Since when the service is lost, as its incident says. If it held no observers, it has none, and the time is that of the end.
+    pub(super) fn lost_since(&self, it: &Service) -> Timestamp {
+        let of_loss = |one: &&Incident| {
+            let is_then = (it.last_heartbeat_at..=it.modified_at).contains(&one.since);
+            one.from == it.name && is_loss(one) && is_then
+        };
+        self.read.iter().rfind(of_loss).map_or(it.modified_at, |one| one.since)
     }
 
     /// The incident that is shown.
     pub(super) fn shown(&self, now: Timestamp, has_problems: bool) -> Option<&Incident> {
         let most = if has_problems { SHOWN_BEFORE_PROBLEMS_FOR } else { SHOWN_FOR };
-        self.last.as_ref().filter(|it| it.until.is_none_or(|until| now.since(until) < most))
+        self.last().filter(|it| it.until.is_none_or(|until| now.since(until) < most))
     }
 }
 

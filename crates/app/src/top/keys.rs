@@ -70,6 +70,12 @@ impl Model {
             }
             // Only a key that answers the question closes it.
             _ => {
+                let digits = match rooms.len() {
+                    0 => String::new(),
+                    1 => ", 1".to_owned(),
+                    all => format!(", 1 to {all}"),
+                };
+                self.say(Said::Badly(format!("this key answers nothing: press y, n{digits}")));
                 self.mode = Mode::Asking(wish, rooms);
                 Vec::new()
             }

@@ -300,7 +300,9 @@ impl Model {
     /// After a change, shows what was loaded once the incidents are read, too: the list and the line about the last incident tell
     /// the same. The first screen and another page are shown at once.
     fn on_seen(&mut self, query: Query, seen: Box<Seen>) -> Option<Effect> {
-        if self.seen.as_ref().is_none_or(|before| has_changed(before, &seen)) {
+        // Behind a connection that was lost, there may be another manager.
+        let is_new = !matches!(self.link, Link::Up);
+        if is_new || self.seen.as_ref().is_none_or(|before| has_changed(before, &seen)) {
             self.incident.watch(self.now);
         }
         let effect = self.incident.is_due_with_load(self.now).then_some(Effect::Incidents);

@@ -1,10 +1,10 @@
 //! Whether the services have enough slots, currently and after the loss of the largest ones.
 
-use super::{Finding, FleetFacts, Severity};
+use super::{Finding, FleetFacts, Severity, listed};
 use crate::capacity::headroom::{losses_survived, offered_slots};
 use crate::capacity::rebalance::plan_unasked;
 use crate::clock::Timestamp;
-use crate::id::Pool;
+use crate::id::{Kind, Pool};
 use crate::record::service::{ServiceRow, ServiceState};
 use crate::record::taking::taking;
 use crate::wording::counted;
@@ -31,7 +31,7 @@ pub(super) fn findings(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
         |pool: &Pool| returning(fleet, now).filter(takes).any(|it| it.registration.pool == *pool);
     let busy = fleet.needed.iter().filter(|(pool, needed)| **needed > 0 && !has_returning(pool));
     let found = busy.filter_map(|(pool, needed)| match pools.get(pool).map_or(&[][..], Vec::as_slice) {
-        [] => without_active(pool, fleet, *needed),
+        [] => Some(without_active(pool, fleet, *needed)),
         [taking] if taking.registration.pool_single => of_single_pool(taking, &fleet.services, *needed),
         services => of_pool(pool, (services, &cordoned(pool, fleet)), *needed),
     });
@@ -56,14 +56,12 @@ fn uneven(fleet: &FleetFacts, now: Timestamp) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// A pool without a service that takes observers. Those that wait in a pool without services have a finding of their own.
-fn without_active(pool: &Pool, fleet: &FleetFacts, needed: u64) -> Option<Finding> {
+/// A pool without a service that takes observers.
+fn without_active(pool: &Pool, fleet: &FleetFacts, needed: u64) -> Finding {
     let living: Vec<&ServiceRow> =
         fleet.services.iter().filter(|it| it.registration.pool == *pool && !it.state().is_over()).collect();
-    if living.is_empty() && fleet.waiting.iter().any(|row| row.definition.pool == *pool) {
-        return None;
-    }
-    let start = format!("start a service with `[service] pool = \"{pool}\"`");
+    let waiting = fleet.waiting.iter().map(|row| &row.definition).find(|it| it.pool == *pool);
+    let start = start_service(fleet, pool, waiting.map(|it| (&it.kind, it.name.as_str())));
     let held_back = |it: &&&ServiceRow| matches!(it.state(), ServiceState::Cordoned | ServiceState::Draining);
     let slots = counted(needed, "slot");
     let held_back = living.iter().filter(held_back).min_by_key(|it| Reverse(free(it)));
@@ -82,7 +80,7 @@ fn without_active(pool: &Pool, fleet: &FleetFacts, needed: u64) -> Option<Findin
             first.map_or(start, |it| format!("`everwatch service uncordon {}`", it.registration.name)),
         ),
     };
-    Some(Finding {
+    Finding {
         code,
         severity: Severity::Critical,
         subject: format!("pool {pool}"),
@@ -91,7 +89,24 @@ fn without_active(pool: &Pool, fleet: &FleetFacts, needed: u64) -> Option<Findin
             "observers that wait do not start, and the observers of a service that ends do not run elsewhere"
                 .to_owned(),
         cure,
-    })
+    }
+}
+
+/// The cure for a pool that lacks a service: one for the kind of an observer that waits, or a move of that observer.
+pub(super) fn start_service(fleet: &FleetFacts, pool: &Pool, waiting: Option<(&Kind, &str)>) -> String {
+    let of_pool = format!("with `[service] pool = \"{pool}\"`");
+    let Some((kind, first)) = waiting else { return format!("start a service {of_pool}") };
+    let start = format!("start a service that offers kind {kind} {of_pool}");
+    match elsewhere(fleet, kind) {
+        Some(other) => format!("{start}, or `everwatch observer move {first} --pool {other}`"),
+        None => start,
+    }
+}
+
+/// A pool with a service that offers this kind.
+fn elsewhere<'a>(fleet: &'a FleetFacts, kind: &Kind) -> Option<&'a Pool> {
+    let offers = |it: &&ServiceRow| it.registration.kinds.iter().any(|known| known.name == *kind);
+    taking(&fleet.services).into_iter().filter(offers).map(|it| &it.registration.pool).min()
 }
 
 /// One service has a slot for every observer, or some wait. Each of the others must have as many.
@@ -244,12 +259,17 @@ fn of_pool(
     let is_one = sizes.iter().filter(|it| u64::from(**it) == size).count() == 1;
     let missing = |after: u64| needed.saturating_sub(after);
     let more = |most: u64| more_slots(pool, most, (services, cordoned));
+    let names: Vec<String> = cordoned.iter().map(|it| it.registration.name.to_string()).collect();
+    let beside = match names.len() {
+        0 => String::new(),
+        all => format!("; cordoned: {}", listed(&names, all as u64)),
+    };
     Some(match losses_survived(&sizes, needed) {
         None => Finding {
             code: "pool-full",
             severity: severity_of_lack(missing(room), needed),
             subject: format!("pool {pool}"),
-            what: format!("pool {pool} needs {} and has {room}", counted(needed, "slot")),
+            what: format!("pool {pool} needs {} and has {room}{beside}", counted(needed, "slot")),
             why: "observers without a slot do not run, and creates without `on_full: queue` are refused"
                 .to_owned(),
             cure: format!(
@@ -262,7 +282,7 @@ fn of_pool(
             severity: Severity::Warning,
             subject: if is_one { format!("service {name}") } else { format!("pool {pool}") },
             what: format!(
-                "{} leaves pool {pool} {} short of the {needed} that it needs",
+                "{} leaves pool {pool} {} short of the {needed} that it needs{beside}",
                 loss_of(name, &sizes, (size, room)),
                 counted(missing(room - size), "slot")
             ),

@@ -1,12 +1,10 @@
 //! Services and observers, as the database records them.
 
-use super::observers::listed;
-use super::{Facts, Finding, FleetFacts, Severity, UnreadableRow, capacity, stalls};
+use super::{Facts, Finding, FleetFacts, NAMED_MAX, Severity, UnreadableRow, capacity, listed, stalls};
 use crate::capacity::maintenance::{progress, room_by_pool};
 use crate::clock::{Timestamp, show};
 use crate::id::{Kind, Pool};
 use crate::record::service::{ServiceRow, ServiceState};
-use crate::record::taking::taking;
 use crate::wording::counted_subject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,8 +17,6 @@ const HEARTBEAT_WAITS: i64 = 3000;
 const DEPLOYMENT: Duration = Duration::from_secs(900);
 /// A service that loses this many sessions within [`super::LATELY`] is reported.
 const LOSSES_MANY: usize = 3;
-/// The number of services or rows that are named; the rest are only counted.
-const NAMED_MAX: usize = 5;
 
 pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     let mut findings = skew(fleet, facts.manager.clock_ahead_ms);
@@ -298,13 +294,7 @@ fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
     stuck.collect()
 }
 
-/// A pool with a service that offers this kind.
-fn elsewhere<'a>(fleet: &'a FleetFacts, kind: &Kind) -> Option<&'a Pool> {
-    let offers = |it: &&ServiceRow| it.registration.kinds.iter().any(|known| known.name == *kind);
-    taking(&fleet.services).into_iter().filter(offers).map(|it| &it.registration.pool).min()
-}
-
-/// Observers that no service takes.
+/// Observers that no service of their pool takes. Pools without services have a finding of their own.
 fn waiting(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     let mut groups: BTreeMap<(&Pool, &Kind), (usize, &str, Option<Timestamp>)> = BTreeMap::new();
     for row in &fleet.waiting {
@@ -320,48 +310,43 @@ fn waiting(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
         let living = fleet.services.iter().filter(|service| !service.state().is_over());
         living.filter(|service| service.registration.pool == *pool).collect::<Vec<_>>()
     };
-    let finding =
-        |((pool, kind), (count, first, refused)): ((&Pool, &Kind), (usize, &str, Option<Timestamp>))| {
-            let services = of_pool(pool);
-            let has_kind = |it: &&ServiceRow| it.registration.kinds.iter().any(|known| known.name == *kind);
-            let waiting = match count {
-                1 => format!("observer {first} of kind {kind} waits"),
-                _ => format!("{count} observers of kind {kind} wait ({first} the longest)"),
-            };
-            let (code, severity, what) = if services.is_empty() {
-                let what = format!("{waiting}, and the pool has no service");
-                ("no-service", Severity::Critical, what)
-            } else if !services.iter().any(has_kind) {
-                let what = format!("{waiting}, and no service of the pool offers this kind");
-                ("no-service-for-kind", Severity::Critical, what)
-            } else if let Some(since) = refused {
-                let what = format!(
-                    "{waiting}; services have been refusing {} for {}",
-                    if count == 1 { "it" } else { "them" },
-                    show(Duration::from_secs(facts.now.since(since).as_secs()))
-                );
-                ("refused", Severity::Warning, what)
-            } else {
-                return None;
-            };
-            let why = "waiting observers do not run";
-            let start = format!("start a service that offers kind {kind} with `[service] pool = \"{pool}\"`");
-            Some(Finding {
-                code,
-                severity,
-                subject: format!("pool {pool}"),
-                what,
-                why: if services.is_empty() {
-                    why.to_owned()
-                } else {
-                    let most = show(facts.manager.refused_max);
-                    format!("{why}; refused observers fail after {most} (`[manager] refused_max`)")
-                },
-                cure: match elsewhere(fleet, kind) {
-                    Some(other) => format!("{start}, or `everwatch observer move {first} --pool {other}`"),
-                    None => start,
-                },
-            })
+    let finding = |((pool, kind), (count, first, refused)): (
+        (&Pool, &Kind),
+        (usize, &str, Option<Timestamp>),
+    )| {
+        let services = of_pool(pool);
+        let has_kind = |it: &&ServiceRow| it.registration.kinds.iter().any(|known| known.name == *kind);
+        let waiting = match count {
+            1 => format!("observer {first} of kind {kind} waits"),
+            _ => format!("{count} observers of kind {kind} wait ({first} the longest)"),
         };
+        if services.is_empty() {
+            return None;
+        }
+        let (code, severity, what) = if !services.iter().any(has_kind) {
+            let what = format!("{waiting}, and no service of the pool offers this kind");
+            ("no-service-for-kind", Severity::Critical, what)
+        } else if let Some(since) = refused {
+            let what = format!(
+                "{waiting}; services have been refusing {} for {}",
+                if count == 1 { "it" } else { "them" },
+                show(Duration::from_secs(facts.now.since(since).as_secs()))
+            );
+            ("refused", Severity::Warning, what)
+        } else {
+            return None;
+        };
+        let most = show(facts.manager.refused_max);
+        Some(Finding {
+            code,
+            severity,
+            subject: format!("pool {pool}"),
+            what,
+            why: format!(
+                "waiting observers do not run; refused observers fail after {most} (`[manager] refused_max`)"
+            ),
+            cure: capacity::start_service(fleet, pool, Some((kind, first))),
+        })
+    };
     groups.into_iter().filter_map(finding).collect()
 }

@@ -1,7 +1,7 @@
 //! Observers that fail although a service has room for them, and services that were lost and have not come back.
 
 use super::capacity::{missing_slots, returning};
-use super::{Facts, Finding, FleetFacts, Severity, SomeRows};
+use super::{Facts, Finding, FleetFacts, Severity, SomeRows, listed};
 use crate::id::{Pool, ServiceId};
 use crate::record::health::is_crash_looping;
 use crate::record::observed::Settlement;
@@ -12,21 +12,11 @@ use std::collections::BTreeSet;
 
 /// An observer with this many restarts in a row is in a crash loop.
 const LOOPS_FROM: u32 = 2;
-/// The number of names in one finding.
-const NAMED_MAX: usize = 5;
 
 pub(super) fn findings(fleet: &FleetFacts, facts: &Facts) -> Vec<Finding> {
     let services = [lost(fleet, facts), frozen(fleet, facts), killed(fleet, facts)];
     let observers = [looping(&fleet.restarting), failed(&fleet.failed)];
     observers.into_iter().chain(services).flatten().collect()
-}
-
-/// The first of these names, and how many more there are.
-pub(super) fn listed(names: &[String], total: u64) -> String {
-    let shown = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
-    let more = total.saturating_sub(shown.len() as u64);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("{}{more}", shown.join(", "))
 }
 
 /// Observers that fail repeatedly.

@@ -402,6 +402,13 @@ fn observers_that_no_service_takes_are_reported() {
         fleet(facts).services.clear();
     };
     assert_eq!(found(alone), ["Critical no-service pool default"]);
+    let cure = "start a service that offers kind ticker with `[service] pool = \"default\"`";
+    assert_eq!(diagnosed(alone)[0].cure, cure);
+    let limited = |facts: &mut Facts| {
+        alone(facts);
+        fleet(facts).needed.clear();
+    };
+    assert_eq!(found(limited), NONE, "it waits for a limit first");
     let refused = |facts: &mut Facts| {
         wait("ticker")(facts);
         fleet(facts).waiting[0].refused_since = Some(at(0));
@@ -419,6 +426,7 @@ fn observers_that_no_service_takes_are_reported() {
             let body = json!({"kind": "ticker", "pool": "gpu"});
             ObserverDefinition::parse(body, &Name::new("w").unwrap()).unwrap().into()
         };
+        fleet(facts).needed.insert(Pool::new("gpu").unwrap(), 1);
     };
     let told = &diagnosed(elsewhere)[0];
     assert!(told.cure.ends_with("or `everwatch observer move w --pool default`"), "{told:?}");

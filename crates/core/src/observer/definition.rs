@@ -4,7 +4,7 @@ use crate::clock::{Timestamp, friendly, show};
 use crate::id::{Kind, LimitKey, Name, Namespace, ObserverId, Pool};
 use crate::observer::labels;
 pub use crate::observer::members::MEMBERS;
-use crate::observer::members::example;
+use crate::observer::members::{alternative, example};
 use crate::observer::retry::Retry;
 use crate::observer::schedule::Schedule;
 use crate::observer::secret;
@@ -164,7 +164,8 @@ impl Reader {
             .map_err(|wrong| {
                 let is_whole = wrong.pointer.is_empty() && wrong.is_of_other_type;
                 let such_as = example(member).filter(|_| is_whole);
-                let detail = wrong.detail + &such_as.map_or_else(String::new, |it| format!(", such as {it}"));
+                let such_as = such_as.map(|it| format!(", such as {it}{}", alternative(member)));
+                let detail = wrong.detail + &such_as.unwrap_or_default();
                 self.errors.push(FieldError::new(format!("/{member}{}", wrong.pointer), detail));
             })
             .ok()

@@ -53,9 +53,13 @@ fn a_value_of_another_type_is_refused_with_its_place_and_an_example() {
         let Some(example) = example(member) else { continue };
         let told = refused(json!({"kind": "k", member: 5}));
         assert!(told.starts_with(&format!("/{member} is 5: write a")), "{told}");
-        assert!(told.ends_with(&format!(", such as {example}")), "{told}");
+        assert!(told.ends_with(&format!(", such as {example}{}", alternative(member))), "{told}");
         let example: Value = serde_json::from_str(example).unwrap();
         parse(json!({"kind": "k", member: example})).unwrap();
+        if let Some(other) = alternative(member).strip_prefix(", or ").and_then(|it| it.rsplit_once(" to ")) {
+            let other: Value = serde_json::from_str(other.0).unwrap();
+            parse(json!({"kind": "k", member: other})).unwrap();
+        }
         with_example += 1;
     }
     assert_eq!(with_example, 5);

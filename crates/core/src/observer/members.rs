@@ -34,3 +34,11 @@ pub(super) fn example(member: &str) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+/// What another value of the member is for, after its example.
+pub(super) fn alternative(member: &str) -> &'static str {
+    match member {
+        "retry" => r#", or {"kind": "intervals", "delays": []} to retry never"#,
+        _ => "",
+    }
+}

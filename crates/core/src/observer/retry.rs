@@ -32,7 +32,7 @@ pub enum Retry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
     },
-    /// A list of delays, then give up: n delays allow n + 1 starts.
+    /// A list of delays, then give up: n delays allow n + 1 starts. With an empty list, the first error fails the observer.
     Intervals { delays: Vec<Delay> },
 }
 

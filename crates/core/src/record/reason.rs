@@ -227,6 +227,12 @@ pub fn explain(row: &Row, held: bool, services: &[ServiceRow], now: Timestamp) -
         Some(ReasonCode::ServiceLost) => "its service is gone: it waits for the next one".to_owned(),
         Some(ReasonCode::RecentlyFailed) => failed_lately(row),
         Some(ReasonCode::CrashLooping) if !matches!(verdict.reason, Reason::Held { .. }) => crashed_lately(),
+        // It is published, and nothing keeps the broker from delivering it.
+        Some(ReasonCode::WaitingForSlot)
+            if row.waiting.is_none() && row.preempted.is_none() && row.definition.weight == 1 =>
+        {
+            format!("about to start: pool {} has a free slot", row.definition.pool)
+        }
         _ => verdict.reason.to_string(),
     };
     if let Some(obstacle) = obstacle.filter(|it| code == Some(it.code())) {

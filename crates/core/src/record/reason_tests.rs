@@ -131,3 +131,14 @@ fn a_failure_reason_names_the_cause() {
     assert!(poison.quarantine(&[(ServiceId(Uuid::from_u128(9)), death)].into(), NOW));
     assert_eq!(failed(&poison), Some(ReasonCode::Quarantined));
 }
+
+#[test]
+fn a_published_observer_is_about_to_start_if_a_service_has_a_free_slot() {
+    let registration = json!({"name": "s", "pool": "default", "capacity": 2, "kinds": [], "version": "", "host": "",
+        "labels": {}});
+    let registration = serde_json::from_value(registration).unwrap();
+    let service = ServiceRow::registered(ServiceId(Uuid::from_u128(1)), registration, NOW, NOW);
+    let waits = explain(&row(), false, std::slice::from_ref(&service), NOW);
+    assert_eq!(waits.code, Some(ReasonCode::WaitingForSlot));
+    assert_eq!(waits.reason, "about to start: pool default has a free slot");
+}

@@ -71,7 +71,9 @@ pub(crate) async fn write(records: &Records, safe_mode: &SafeMode) -> Result<(),
     records.store.set_note(NOTE, &text, Duration::MAX).await?;
     let word = if safe_mode.on { "on" } else { "off" };
     warn!(safe_mode = word, reason = safe_mode.reason, "safe mode switched");
-    records.events.tell_all(EventKind::SafeMode, format!("{word}: {}", safe_mode.reason));
+    let reason = safe_mode.reason.as_str();
+    let text = if reason.is_empty() { word.to_owned() } else { format!("{word}: {reason}") };
+    records.events.tell_all(EventKind::SafeMode, text);
     Ok(())
 }
 

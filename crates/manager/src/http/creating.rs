@@ -243,11 +243,12 @@ fn without_room(pool: &Pool, services: &[ServiceRow]) -> String {
     let pools: BTreeSet<&str> = services.iter().map(|it| it.registration.pool.as_str()).collect();
     let near = nearest(pool.as_str(), pools.iter().copied());
     let meant = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
-    let there = if pools.is_empty() { "none".to_owned() } else { Vec::from_iter(pools).join(", ") };
-    format!(
-        "no service of a pool named {pool} lives; pools with services: {there}. Name one of them{meant}, start a service of \
-         pool {pool}, or create with on_full \"queue\""
-    )
+    let otherwise = format!("start a service of pool {pool}, or create with on_full \"queue\"");
+    if pools.is_empty() {
+        return format!("there is no service: {otherwise}");
+    }
+    let there = Vec::from_iter(pools).join(", ");
+    format!("pool {pool} has no service; pools with services: {there}. Name one of them{meant}, {otherwise}")
 }
 
 pub(super) fn made_up_name() -> Result<Name, Problem> {

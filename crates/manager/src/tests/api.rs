@@ -492,6 +492,7 @@ async fn a_pool_that_no_service_is_in_is_named_as_such() {
     let _service = stage.service(1).await;
     let refused = stage.create(json!({"kind": "ticker", "name": "a", "pool": "defalt"})).await;
     let detail = refused.refused(503, "no-capacity").detail;
-    let told = "no service of a pool named defalt lives; pools with services: default. Name one of them (did you mean default?)";
+    let told =
+        "pool defalt has no service; pools with services: default. Name one of them (did you mean default?)";
     assert!(detail.contains(told), "{detail}");
 }

@@ -70,7 +70,7 @@ async fn an_observer_is_paused_resumed_and_restarted() {
     service.stop(third).await;
     let there = stage.manager.link.topology.work(&Pool::new("other").unwrap());
     let session = Arc::clone(&service.session);
-    let waits = "no service in pool other; number 1 of 1 in line";
+    let waits = "no service in pool other";
     stage.until_observer("a", |it| it.reason == waits).await;
     assert!(session.get(&there, 9).await.is_err(), "it is published when it has a slot");
     stage.send("DELETE", "/v1/observers/a", None).await;

@@ -83,6 +83,20 @@ fn a_key_of_another_place_names_that_place() {
 }
 
 #[test]
+fn a_key_that_answers_no_question_says_which_ones_do() {
+    let mut model = at(&[KeyCode::Char('d')]);
+    assert!(matches!(model.mode, Mode::Asking(..)));
+    assert_eq!(press(&mut model, KeyCode::Char('3')), []);
+    assert_eq!(told(&model), "this key answers nothing: press y, n");
+    let mut model = at(&[KeyCode::Char('m')]);
+    let Mode::Asking(_, rooms) = &model.mode else { panic!("{:?}", model.mode) };
+    let digits = if rooms.len() == 1 { "1".to_owned() } else { format!("1 to {}", rooms.len()) };
+    assert_eq!(press(&mut model, KeyCode::Char('9')), []);
+    assert_eq!(told(&model), format!("this key answers nothing: press y, n, {digits}"));
+    assert!(matches!(model.mode, Mode::Asking(..)), "the question stays");
+}
+
+#[test]
 fn details_stay_open_at_a_key_of_another_place_and_close_by_escape() {
     let mut model = at(&[KeyCode::Enter]);
     types(&mut model, "p");

@@ -49,6 +49,31 @@ fn a_lost_service_stays_in_the_list_and_the_incident_is_told() {
 }
 
 #[test]
+fn the_row_of_a_loss_tells_the_time_of_its_incident() {
+    let mut model = watching();
+    // Its last heartbeat came 24 s ago, another sign of life 20 s ago; managers knew of the loss 19 s ago.
+    let mut seen = after_the_loss();
+    (seen.services[2].last_heartbeat_at, seen.services[2].modified_at) = (ago(24), ago(19));
+    loaded(&mut model, seen);
+    let earlier = incident("lost", 60, 0);
+    model.on(Input::Incidents(Some(vec![earlier.clone(), incident("lost", 20, 0)])));
+    assert!(drawn(&mut model, (120, 40)).contains("lost 20s ago, back"));
+    model.on(Input::Incidents(Some(vec![earlier])));
+    assert!(drawn(&mut model, (120, 40)).contains("lost 19s ago, back"), "it held no observer");
+}
+
+#[test]
+fn incidents_are_read_again_after_the_connection_was_lost() {
+    let mut model = watching();
+    model.on(Input::Incidents(Some(vec![incident("lost", 20, 0)])));
+    later(&mut model, 30);
+    model.on(Input::Loaded(model.query.clone(), Err(Trouble::Unreachable("refused".to_owned()))));
+    assert_eq!(loaded(&mut model, seen(some(), None)), [Effect::Incidents], "it may be another manager");
+    model.on(Input::Incidents(Some(vec![])));
+    assert!(model.incident.shown(model.now, false).is_none());
+}
+
+#[test]
 fn incidents_are_read_for_some_seconds_after_a_change_and_not_otherwise() {
     let mut model = watching();
     let none = || Input::Incidents(Some(vec![]));

@@ -106,10 +106,7 @@ pub(super) fn services(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'sta
             Span::styled(format!("  {}", right(&age(heartbeat), 4)), paint.tone(late)),
             Span::raw(format!(
                 "  {}",
-                cut(
-                    &line(&note(it, model.now, lives(&it.name))),
-                    width.saturating_sub(name + pool + gauge + 37)
-                )
+                cut(&line(&note(it, model, lives(&it.name))), width.saturating_sub(name + pool + gauge + 37))
             )),
         ];
         lines.push(row(spans, at == model.service, focused));
@@ -123,10 +120,9 @@ fn fitting(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
 }
 
 /// `is_back`: whether a service of this name lives.
-fn note(it: &Service, now: Timestamp, is_back: bool) -> String {
+fn note(it: &Service, model: &Model, is_back: bool) -> String {
     if it.is_lost() {
-        // From the last sign of life on, as the incident says.
-        let ago = age(now.since(it.last_heartbeat_at));
+        let ago = age(model.now.since(model.incident.lost_since(it)));
         return format!("lost {ago} ago{}", if is_back { ", back" } else { "" });
     }
     let mut told = Vec::new();

@@ -156,9 +156,14 @@ impl Follower {
     /// It runs, so and there.
     fn on_run(&mut self, service: ServiceName, run: Epoch) {
         let before = self.run.as_ref().map(|(_, epoch)| *epoch).or(self.after.map(|place| place.epoch));
-        if before.is_some_and(|before| before != run && before != BEGINNING.epoch) {
+        if let Some(before) = before.filter(|before| *before != run && *before != BEGINNING.epoch) {
             let stays = self.run.as_ref().is_some_and(|(known, _)| *known == service);
-            let word = if stays { "runs again on" } else { "moved to" };
+            let word = match before.generation() == run.generation() {
+                _ if stays => "runs again on",
+                true => "moved to",
+                // A resume, a change or a restart has published it anew.
+                false => "started on",
+            };
             self.note(format!("{word} {} (epoch {run})", service.name));
         }
         self.run = Some((service, run));
