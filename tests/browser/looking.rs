@@ -147,8 +147,19 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     page.run("document.querySelector('#palette').close()").await;
     open_from_palette(&page, "drain, cor", "Drain, cordon").await;
     page.until_text("h1", "Services").await;
+}
 
-    // An action with a name, an action on what is open, and one on a service.
+#[tokio::test]
+async fn the_palette_acts_on_a_name_on_what_is_open_and_on_a_service() {
+    let mut cluster = Cluster::new("palette");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    for name in ["orders-1", "orders-2"] {
+        cluster.api.create(json!({"name": name, "kind": "ticker"})).await;
+    }
+    let page = Browser::open(&cluster.api.url).await;
+    page.until("the counts", "document.querySelector('#nav a[href=\"#/observers\"] b')?.textContent === '2'")
+        .await;
     open_from_palette(&page, "pause orders-2", "Pause orders-2").await;
     page.press("Pause orders-2").await;
     cluster.api.until_status("orders-2", "Paused").await;
