@@ -7,6 +7,11 @@ use everwatch_tests::cluster::Cluster;
 use everwatch_tests::http::holder;
 use serde_json::json;
 
+/// Whether the log has a text that matches.
+fn said(pattern: &str) -> String {
+    format!("/{pattern}/.test(document.querySelector('.logs').innerText)")
+}
+
 #[tokio::test]
 async fn lines_come_live_and_go_on_after_a_kill() {
     let mut cluster = Cluster::new("said");
@@ -87,17 +92,11 @@ async fn a_pause_and_a_run_without_lines_are_told_as_they_were() {
     assert_eq!(cluster.terminate("b"), Some(0));
     let (status, answer) = cluster.api.call("POST", "/v1/observers/talks/resume", None).await;
     assert_eq!(status, 202, "{answer}");
-    page.until(
-        "the end of the first run",
-        &said("run 1.0 ended: its service was lost · moved to b (epoch 1.1)"),
-    )
-    .await;
-    page.until("the pause", &said("run 1.1 ended: stopped · started on a (epoch 2.0)")).await;
+    // The broker may have offered the message to a dying service in between: then the second run is 1.2.
+    let first = r"run 1\.0 ended: its service was lost · moved to b \(epoch 1\.[1-9]\)";
+    page.until("the end of the first run", &said(first)).await;
+    page.until("the pause", &said(r"run 1\.[1-9] ended: stopped · started on a \(epoch 2\.0\)")).await;
     page.until("no standing note", "!document.querySelector('.logs').innerText.includes('is paused')").await;
-}
-
-fn said(text: &str) -> String {
-    format!("document.querySelector('.logs').innerText.includes('{text}')")
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ async fn files_make_change_and_end_observers() {
         );
         let (code, said) = apply(&cluster, &["-f", other.to_str().unwrap(), "--dry-run"]);
         assert_eq!(code, Some(i32::from(refused)), "{said}");
-        assert_eq!(said.contains("four failed: no service of a pool named defualt lives"), refused, "{said}");
+        assert_eq!(said.contains("four failed: pool defualt has no service"), refused, "{said}");
         let waits =
             "pool defualt has no service: its observers wait until one starts; did you mean `default`?";
         assert_eq!(said.contains(waits), !refused, "{said}");
@@ -112,7 +112,7 @@ async fn apply_waits_until_the_observers_run_with_their_new_definitions() {
     assert_eq!(cluster.api.observer("runs").await.epoch, second.epoch, "nothing changed");
     write(&folder, "c.yaml", "{name: full, kind: ticker, pool: empty, on_full: queue}");
     let (code, said) = apply(&cluster, &["-f", at, "--wait", "1s"]);
-    let told = "\nfull is Created (waiting) after 1s, not running: no service in pool empty;";
+    let told = "\nfull is Created (waiting) after 1s, not running: no service in pool empty\n";
     assert!(code == Some(5) && said.contains(told), "{code:?} {said}");
 }
 
