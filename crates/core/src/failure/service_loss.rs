@@ -18,13 +18,11 @@ const DOUBTED_FOR: Duration = Duration::from_secs(3);
 pub struct Doubts(BTreeMap<ServiceId, Timestamp>);
 
 impl Doubts {
-    /// Adds a service; returns whether it was not in doubt.
+    /// Adds a service; returns whether it was not in doubt. The latest reason counts: an observer that moved may have brought the
+    /// service into doubt just before it died.
     pub fn add(&mut self, service: ServiceId, now: Timestamp) -> bool {
-        let known = self.0.get(&service).is_some_and(|at| now.since(*at) < DOUBTED_FOR);
-        if !known {
-            self.0.insert(service, now);
-        }
-        !known
+        let before = self.0.insert(service, now);
+        before.is_none_or(|at| now.since(at) >= DOUBTED_FOR)
     }
 
     /// The services to ask about now.
@@ -144,8 +142,9 @@ mod tests {
             (0, &[services[1].id][..]),
             "it is not suspect"
         );
-        assert!(doubts.current(at(23)).is_empty(), "its reports were late, as the broker says");
-        assert!(doubts.add(services[1].id, at(23)));
+        assert!(!doubts.current(at(24)).is_empty(), "it may have died after the first doubt");
+        assert!(doubts.current(at(25)).is_empty(), "its reports were late, as the broker says");
+        assert!(doubts.add(services[1].id, at(25)));
     }
 
     #[test]
