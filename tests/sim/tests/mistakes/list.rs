@@ -88,7 +88,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "forget-revocations-of-what-is-not-held",
-        seed: 27,
+        seed: 37,
         rule: "revocations",
         edits: &[edit(SLOTS, "self.revocations.insert(revocation.id, revocation.below);", "if self.slots.contains_key(&revocation.id) { self.revocations.insert(revocation.id, revocation.below); }")],
     },
@@ -164,7 +164,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "call-the-unstarted-stopped-when-they-are-deleted",
-        seed: 137,
+        seed: 29,
         rule: "settlements",
         edits: &[edit(ACTIONS, "self.delete_requested_at = Some(now);", "self.delete_requested_at = Some(now);
               if self.observed.latest.is_none() { let key = crate::record::observed::Key { acquisitions: 0, seq: 0 }; let (service, how) = (ServiceId(uuid::Uuid::nil()), crate::record::observed::Settlement::Stopped); self.observed.settled = Some(crate::record::observed::Settled { key, service, at: now, how }); }")],
@@ -294,7 +294,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "pass-over-the-revocations-of-a-welcome",
-        seed: 69,
+        seed: 62,
         rule: "revocations",
         edits: &[edit(MACHINE, "self.revoke(welcome.revocations, now, effects);", "drop(welcome.revocations);")],
     },
@@ -318,7 +318,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "quarantine-those-that-died-beside-another",
-        seed: 411,
+        seed: 633,
         rule: "failed by a manager",
         edits: &[edit(BLAME, "others().any(|it| charge.may_be_of(it))", "false")],
     },
@@ -334,7 +334,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "take-an-unanswered-publish-for-confirmed",
-        seed: 42,
+        seed: 8,
         rule: "published",
         edits: &[edit(PUBLISH, "return Some(PublishResult::Unsure);", "return Some(PublishResult::Confirmed);")],
     },
