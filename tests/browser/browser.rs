@@ -152,8 +152,9 @@ impl Browser {
         .await;
     }
 
-    /// Replaces the content of a field that is there.
+    /// Replaces the content of a field, once it is there.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
+        self.until(css, &format!("document.querySelector('{css}')")).await;
         let set = format!("const it = document.querySelector('{css}'); it.value = '{text}';");
         self.run(&format!("{set} it.dispatchEvent(new Event('input', {{ bubbles: true }}));")).await;
     }
