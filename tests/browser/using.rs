@@ -25,6 +25,10 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     assert_eq!(cluster.api.until_status("second", "Processing").await.spec, json!({"every": "1s"}));
 
     page.view("#/create").await;
+    page.until("the form", "document.querySelector('#new-name')").await;
+    page.press("Create").await;
+    page.until_text("#dialog", "You have filled in no field").await;
+    page.click(Locator::Css("#dialog button[value=no]")).await;
     page.write("#new-name", "second").await;
     page.press("Create").await;
     page.until_text("#new-name-hint", "second").await;

@@ -226,6 +226,8 @@ async function send(known, context) {
     const lost = complain({ errors, message: "" }, members).filter(Boolean);
     draft.wrong = { ...draft.wrong, ...own };
     if (Object.keys(draft.wrong).length || lost.length) throw new Invalid(lost);
+    const question = { title: `Create an observer of kind ${draft.kind}?`, lines: ["You have filled in no field: the manager generates a name, and the other fields have their defaults."], action: "Create it", danger: false };
+    if (isEmpty() && !(await confirm(question))) { draft.sending = false; return context.redraw(); }
     const made = await call("POST", PATH, definition);
     dropText();
     forget(draft.kind);

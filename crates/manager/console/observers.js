@@ -47,6 +47,8 @@ async function similarTo(filter, page) {
 /** What the list says instead of observers that match the filter. */
 function noMatch(typedName, similar) {
   if (similar.length) return ["No observer has such a name. Did you mean ", similar.map((it, at) => [at === 0 ? "" : at === similar.length - 1 ? " or " : ", ", observerLink(it)]), "?"];
+  const field = { kind: "Kind", pool: "Pool", service: "Service", namespace: "Namespace", reason: "Reason" }[typedName.split("=")[0]];
+  if (field && typedName.includes("=")) return `No observer has such a name. Choose it in the field “${field}”.`;
   return typedName.includes("=") ? "No observer has such a name. To filter by a label, write it in the field “Labels”." : "No observer matches this filter.";
 }
 

@@ -50,9 +50,14 @@ const poolRow = (it, { status, word, said }) => h("li", { key: `pool-${it.name}`
   h("div", {}, h("span", { class: "title" }, h("a", { href: `#/pools/${encodeURIComponent(it.name)}` }, `Pool ${it.name}`)), h("p", { class: "said" }, said)),
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": status }, word)));
 const bareRow = (it) => poolRow(it, { status: "Failed", word: "No service", said: `no service: ${wait(wantedIn(it))} · start a service of this pool, or give ${wantedIn(it) === 1 ? "the observer" : "the observers"} another pool` });
-const fullRow = (it) => poolRow(it, it.active > 0
-  ? { status: "restarting", word: "Full", said: `all ${counted(it.capacity, "slot")} in use: ${wait(waitingIn(it))} · start another service of this pool, or raise the capacity of one` }
-  : { status: "Failed", word: "No active service", said: `no service takes observers, because all are cordoned, draining or silent: ${wait(waitingIn(it))} · uncordon a service, or start another one` });
+/** A cordoned service of the pool with free slots, the one with the most. */
+const idleIn = (it, services) => services.filter((one) => one.pool === it.name && one.state === "cordoned" && one.capacity > one.held).sort((a, b) => b.capacity - b.held - (a.capacity - a.held))[0];
+function fullRow(it, services) {
+  const idle = idleIn(it, services), cure = idle ? `${idle.name} is cordoned with ${counted(idle.capacity - idle.held, "free slot")}: uncordon it, or start another service` : null;
+  return poolRow(it, it.active > 0
+    ? { status: "restarting", word: "Full", said: `all ${counted(it.capacity, "slot")} in use: ${wait(waitingIn(it))} · ${cure ?? "start another service of this pool, or raise the capacity of one"}` }
+    : { status: "Failed", word: "No active service", said: `no service takes observers, because all are cordoned, draining or silent: ${wait(waitingIn(it))} · ${cure ?? "uncordon a service, or start another one"}` });
+}
 
 /** The services whose drain cannot go on. */
 const stuck = (services) => services.filter((it) => !it.is_deleted && it.drain?.waits);
@@ -108,7 +113,7 @@ export function problemsPanel({ items, total }, { pools, services, missing, find
   const subjects = new Set([...bare, ...filled].map((it) => `pool ${it.name}`)), drained = new Set(drains.map((it) => `service ${it.name}`));
   /** Whether another row shows it. */
   const isShown = ({ code, subject }) => (OF_POOLS.has(code) ? subjects.has(subject) : OF_LOSSES.has(code) ? missing.length > 0 : OF_OBSERVERS.has(code) ? total > 0 : code === "drain-waits" && drained.has(subject));
-  const rows = [...bare.map(bareRow), ...filled.map(fullRow), ...missing.map(lostRow), ...drains.map(stuckRow), ...open.filter((it) => !isShown(it)).map(findingRow)], all = rows.length + total;
+  const rows = [...bare.map(bareRow), ...filled.map((it) => fullRow(it, services)), ...missing.map(lostRow), ...drains.map(stuckRow), ...open.filter((it) => !isShown(it)).map(findingRow)], all = rows.length + total;
   // Observers keep a part of the list.
   const others = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - others.length), count = others.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),

@@ -97,7 +97,7 @@ export function serviceActions(it) {
 /** The buttons of its actions. */
 export function orders(it, context) {
   const all = serviceActions(it);
-  return all.length === 0 ? null : h("div", { class: "row" }, all.map(({ word, run }) => h("button", { type: "button", class: "button", key: word, onclick: () => run(context) }, word)));
+  return all.length === 0 ? null : h("div", { class: "row" }, all.map(({ word, run }) => h("button", { type: "button", class: word === "Kill" ? "button danger" : "button", key: word, onclick: () => run(context) }, word)));
 }
 
 export function progress({ of, moved, waits }) {

@@ -1,6 +1,6 @@
 //! Observers that fail although a service has room for them, and services that were lost and have not come back.
 
-use super::capacity::{missing_slots, returning};
+use super::capacity::{cordoned, missing_slots, returning};
 use super::{Facts, Finding, FleetFacts, Severity, SomeRows, listed};
 use crate::id::{Pool, ServiceId};
 use crate::record::health::is_crash_looping;
@@ -217,10 +217,13 @@ fn killed(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
         1 => "was killed on purpose and starts again in a few seconds",
         _ => "were killed on purpose and start again in a few seconds",
     };
-    let cordoned = ordered_cordoned(fleet, &names);
+    let start_cordoned_ones = ordered_cordoned(fleet, &names);
     let pools: BTreeSet<&Pool> = killed.iter().map(|it| &it.registration.pool).collect();
     let short =
         pools.into_iter().map(|pool| (pool, missing_slots(pool, fleet))).find(|(_, slots)| *slots > 0);
+    let has_room = |it: &&ServiceRow| it.held() < it.capacity();
+    let idle = short.and_then(|(pool, _)| cordoned(pool, fleet).into_iter().find(has_room));
+    let starts_again = "`everwatch dev` starts a killed service again as a new incarnation";
     let (severity, why) = match short {
         Some((pool, slots)) => (
             Severity::Warning,
@@ -232,11 +235,16 @@ fn killed(fleet: &FleetFacts, facts: &Facts) -> Option<Finding> {
     Some(Finding {
         code: "service-killed",
         severity,
-        what: format!("{subject} {starts}{}", start_cordoned(&cordoned)),
-        cure: if cordoned.is_empty() {
-            "none is needed: `everwatch dev` starts a killed service again as a new incarnation".to_owned()
-        } else {
-            format!("`everwatch service uncordon {}`, so that it takes observers again", cordoned.join(" "))
+        what: format!("{subject} {starts}{}", start_cordoned(&start_cordoned_ones)),
+        cure: match idle {
+            _ if !start_cordoned_ones.is_empty() => {
+                let names = start_cordoned_ones.join(" ");
+                format!("`everwatch service uncordon {names}`, so that it takes observers again")
+            }
+            Some(it) => {
+                format!("`everwatch service uncordon {}`, or wait: {starts_again}", it.registration.name)
+            }
+            None => format!("none is needed: {starts_again}"),
         },
         subject,
         why,

@@ -87,6 +87,12 @@ fn services_that_a_person_killed_or_froze_are_named_until_they_are_back() {
     let told = diagnosed(killed("x", 10, 33));
     assert_eq!((told.len(), told[0].code, told[0].severity), (1, "service-killed", Severity::Warning));
     assert_eq!(told[0].why, "until then, observers wait: pool default has 3 slots too few");
+    let beside_cordoned = |facts: &mut Facts| {
+        killed("x", 10, 33)(facts);
+        fleet(facts).services[0].heartbeat.as_mut().unwrap().state = Intent::Cordoned;
+    };
+    let cure = &diagnosed(beside_cordoned)[0].cure;
+    assert!(cure.starts_with("`everwatch service uncordon a`, or wait: "), "{cure}");
     let drained_since = |needed| {
         move |facts: &mut Facts| {
             killed("x", 10, needed)(facts);
