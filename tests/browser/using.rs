@@ -8,6 +8,24 @@ use fantoccini::Locator;
 use serde_json::json;
 
 #[tokio::test]
+async fn an_empty_form_asks_before_it_creates_an_observer() {
+    let mut cluster = Cluster::new("empty-form");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let page = Browser::open(&format!("{}/#/create", cluster.api.url)).await;
+    page.until("the form", "document.querySelector('#new-name')").await;
+    page.press("Create").await;
+    page.until_text("#dialog", "You have filled in no field").await;
+    page.click(Locator::Css("#dialog button[value=no]")).await;
+    page.until("the form again", "location.hash === '#/create'").await;
+    assert_eq!(cluster.api.observers().await.len(), 0);
+    page.press("Create").await;
+    page.confirm().await;
+    page.until_text("h1", "observer-").await;
+    assert_eq!(cluster.api.observers().await.len(), 1);
+}
+
+#[tokio::test]
 async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     let mut cluster = Cluster::new("form");
     cluster.manager().await;
@@ -25,10 +43,6 @@ async fn what_the_form_creates_runs_and_a_taken_name_is_told_at_its_field() {
     assert_eq!(cluster.api.until_status("second", "Processing").await.spec, json!({"every": "1s"}));
 
     page.view("#/create").await;
-    page.until("the form", "document.querySelector('#new-name')").await;
-    page.press("Create").await;
-    page.until_text("#dialog", "You have filled in no field").await;
-    page.click(Locator::Css("#dialog button[value=no]")).await;
     page.write("#new-name", "second").await;
     page.press("Create").await;
     page.until_text("#new-name-hint", "second").await;
