@@ -35,10 +35,11 @@ const FOREIGN: [(&str, &str); 10] = [
 const SHOWS: [&str; 3] = ["show", "inspect", "info"];
 
 /// Flags of other commands: the command, what users write, and what they mean.
-const FLAGS: [(&str, &str, &str); 4] = [
+const FLAGS: [(&str, &str, &str); 5] = [
     ("move", "--service", "--to"),
     ("timeline", "--last", "--since"),
     ("events", "--last", "--since"),
+    ("events", "--tail", "--limit"),
     ("logs", "--last", "--since"),
 ];
 
@@ -333,6 +334,7 @@ mod tests {
             ("observer create", "hello --every 1s", None),
             ("observer move", "m1 --service service-2", Some("'--to'")),
             ("timeline", "--last 5m", Some("'--since'")),
+            ("events", "--tail 15", Some("'--limit'")),
             ("observer list", "--sevrer http://127.0.0.1:7700", Some("'--server'")),
             ("observer create", "hello --knd ticker", Some("'--kind'")),
         ] {

@@ -119,7 +119,7 @@ impl Killed {
         };
         if down.is_empty() {
             let run = counted_subject(self.held, "observer", ["runs", "run"]);
-            return format!("{seconds} s later, its {run} again");
+            return format!("its {run} again; `everwatch timeline` shows since when");
         }
         let (held, running) = (counted(self.held, "observer"), self.held.saturating_sub(down.len() as u64));
         let more = down.len().saturating_sub(NAMED);
@@ -183,6 +183,6 @@ mod tests {
             late(9, &["x", "y", "z", "a", "b"])
                 .contains("4 of its 9 observers run again; not yet: x, y, z and 2 more")
         );
-        assert_eq!(late(1, &[]), "10 s later, its 1 observer runs again");
+        assert_eq!(late(1, &[]), "its 1 observer runs again; `everwatch timeline` shows since when");
     }
 }

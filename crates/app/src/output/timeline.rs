@@ -138,7 +138,9 @@ fn block(
     }
     let here: Vec<_> = lane.segments.iter().filter(|part| part.since < ends && part.until > begins).collect();
     let held = here.iter().map(|part| part.held_max).max().unwrap_or(0);
-    if here.iter().any(|part| part.gap > 0) {
+    let gap = here.iter().map(|part| part.gap).max().unwrap_or(0);
+    // A few observers that move away do not hide what the service holds.
+    if gap > 0 && gap >= held {
         return (Tone::Bad, "░");
     }
     if here.iter().any(|part| part.overlap > 0) {
@@ -146,7 +148,7 @@ fn block(
     }
     let level = usize::try_from((held * 8).div_ceil(most.max(1))).unwrap_or(8);
     let sign = level.checked_sub(1).and_then(|level| BARS.get(level.min(7))).copied().unwrap_or(" ");
-    (Tone::Plain, sign)
+    (if gap > 0 { Tone::Bad } else { Tone::Plain }, sign)
 }
 
 #[cfg(test)]
@@ -202,10 +204,19 @@ mod tests {
         // The window begins within a second, and has fewer columns than the terminal.
         let mut it = killed();
         (it.since, it.until, it.columns) = (Timestamp(400), Timestamp(10_400), 11);
-        it.lanes = vec![lane("birch", Some(4), vec![part(0, 5, 4, 0), part(5, 6, 4, 2), part(6, 11, 4, 0)])];
+        it.lanes = vec![lane("birch", Some(4), vec![part(0, 5, 4, 0), part(5, 6, 4, 4), part(6, 11, 4, 0)])];
         for columns in [11, 70] {
             assert_eq!(lines(&it, columns)[0], "birch  █████░█████  4 held", "{columns}");
         }
+    }
+
+    #[test]
+    fn a_few_observers_that_move_away_do_not_hide_what_a_service_holds() {
+        let mut it = killed();
+        it.lanes = vec![lane("birch", Some(8), vec![part(0, 5, 9, 0), part(5, 8, 8, 1), part(8, 10, 8, 0)])];
+        assert_eq!(lines(&it, 10)[0], "birch  ██████████  8 held");
+        let red = Picture::new(&it, 10, "").text(Head::Omitted, TerminalStyle { width: None, colours: true });
+        assert_eq!(red.lines().next().unwrap().matches("\u{1b}[31m█\u{1b}[0m").count(), 3);
     }
 
     #[test]
