@@ -92,9 +92,9 @@ async fn the_timeline_shows_a_kill_and_leads_to_its_incident() {
     page.until("its rows", "document.querySelectorAll('tbody tr').length === 8").await;
 }
 
-#[tokio::test]
-async fn keys_and_the_palette_lead_to_pages_and_things() {
-    let mut cluster = Cluster::new("keys");
+/// Two observers on one service, and the overview that counts them.
+async fn orders(test: &str) -> (Cluster, Browser) {
+    let mut cluster = Cluster::new(test);
     cluster.manager().await;
     cluster.service("a", 10).await;
     for name in ["orders-1", "orders-2"] {
@@ -103,6 +103,12 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
     let page = Browser::open(&cluster.api.url).await;
     page.until("the counts", "document.querySelector('#nav a[href=\"#/observers\"] b')?.textContent === '2'")
         .await;
+    (cluster, page)
+}
+
+#[tokio::test]
+async fn keys_and_the_palette_lead_to_pages_and_things() {
+    let (_cluster, page) = orders("keys").await;
     page.run(&key("?", false)).await;
     page.until_text("#dialog", "g o").await;
     page.press("Close").await;
@@ -151,15 +157,7 @@ async fn keys_and_the_palette_lead_to_pages_and_things() {
 
 #[tokio::test]
 async fn the_palette_acts_on_a_name_on_what_is_open_and_on_a_service() {
-    let mut cluster = Cluster::new("palette");
-    cluster.manager().await;
-    cluster.service("a", 10).await;
-    for name in ["orders-1", "orders-2"] {
-        cluster.api.create(json!({"name": name, "kind": "ticker"})).await;
-    }
-    let page = Browser::open(&cluster.api.url).await;
-    page.until("the counts", "document.querySelector('#nav a[href=\"#/observers\"] b')?.textContent === '2'")
-        .await;
+    let (cluster, page) = orders("palette").await;
     open_from_palette(&page, "pause orders-2", "Pause orders-2").await;
     page.press("Pause orders-2").await;
     cluster.api.until_status("orders-2", "Paused").await;

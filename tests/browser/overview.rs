@@ -236,3 +236,20 @@ async fn lanes_are_grouped_by_pool_or_label_and_groups_collapse() {
     page.narrow().await;
     page.until("the groups on a phone", "document.documentElement.scrollWidth <= innerWidth").await;
 }
+
+#[tokio::test]
+async fn a_full_pool_names_its_cordoned_service_with_free_slots() {
+    let mut cluster = Cluster::new("cordoned");
+    cluster.manager().await;
+    cluster.service("a", 1).await;
+    cluster.api.create(json!({"name": "one", "kind": "ticker"})).await;
+    cluster.api.until_status("one", "Processing").await;
+    cluster.service("b", 2).await;
+    let _: Value = cluster.api.done("POST", "/v1/services/b/cordon", None, 202).await;
+    cluster.api.until_service("b", |it| it.state == ServiceState::Cordoned).await;
+    cluster.api.create(json!({"name": "two", "kind": "ticker", "on_full": "queue"})).await;
+    let page = Browser::open(&cluster.api.url).await;
+    page.until_text("[data-key=problems]", "all 1 slot in use: 1 observer waits").await;
+    page.until_text("[data-key=problems]", "b is cordoned with 2 free slots: uncordon it").await;
+    page.until_text("[data-key=capacity]", "Without the free slots of cordoned services: b.").await;
+}

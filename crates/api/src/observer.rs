@@ -196,9 +196,10 @@ impl Observer {
     pub fn set_place(&mut self, ahead: u64, of: u64) {
         if let Some(waiting) = &mut self.waiting {
             let place = ahead + 1;
-            (waiting.place, waiting.of) = (Some(place), Some(of.max(place)));
+            let of = of.max(place);
+            (waiting.place, waiting.of) = (Some(place), Some(of));
             if of > 1 {
-                self.reason = format!("{}; number {place} of {} in line", self.reason, of.max(place));
+                self.reason = format!("{}; number {place} of {of} in line", self.reason);
             }
         }
     }

@@ -90,14 +90,14 @@ export function serviceActions(it) {
     it.cordoned ? { word: "Uncordon", run: post("uncordon", `${it.name} is being uncordoned.`) } : { word: "Cordon", run: post("cordon", `${it.name} is being cordoned.`) },
     it.drain ? null : { word: "Drain", run: (context) => drain(it, context) },
     { word: "Resize", run: (context) => resize(it, context) },
-    isDev() ? { word: "Kill", run: (context) => kill(it, context) } : null,
+    isDev() ? { word: "Kill", danger: true, run: (context) => kill(it, context) } : null,
   ].filter(Boolean);
 }
 
 /** The buttons of its actions. */
 export function orders(it, context) {
   const all = serviceActions(it);
-  return all.length === 0 ? null : h("div", { class: "row" }, all.map(({ word, run }) => h("button", { type: "button", class: word === "Kill" ? "button danger" : "button", key: word, onclick: () => run(context) }, word)));
+  return all.length === 0 ? null : h("div", { class: "row" }, all.map(({ word, run, danger }) => h("button", { type: "button", class: danger ? "button danger" : "button", key: word, onclick: () => run(context) }, word)));
 }
 
 export function progress({ of, moved, waits }) {

@@ -132,12 +132,12 @@ fn correct_flag(error: &mut Error, command: &Command) {
         .then_some("to select observers, use `everwatch observer list -l SELECTOR`");
     let of_watch = (matches!(wrong.as_str(), "-w" | "--watch") && !has(parent, "watch"))
         .then_some("`everwatch top` shows changes as they happen");
-    let of_file = of_file.or(of_diff).or(of_selector).or(of_watch);
+    let of_command = of_file.or(of_diff).or(of_selector).or(of_watch);
     let suggested = error.get(ContextKind::SuggestedArg).and_then(text_of);
     if meant.is_none()
         && of_number.is_none()
         && of_name.is_none()
-        && of_file.is_none()
+        && of_command.is_none()
         && suggested.is_none_or(|flag| nearest(&wrong, [flag]).is_some())
     {
         return;
@@ -148,7 +148,7 @@ fn correct_flag(error: &mut Error, command: &Command) {
     error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     if let Some((_, _, meant)) = meant {
         error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
-    } else if let Some(advice) = of_number.or(of_name).or(of_file).or(advice) {
+    } else if let Some(advice) = of_number.or(of_name).or(of_command).or(advice) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
 }

@@ -1,4 +1,4 @@
-//! The last incident, and when to read it again: seldom, and only while something moves. Independent of terminal, HTTP and clock.
+//! The incidents of the last minutes, and when to read them again: seldom, and only while something moves. Independent of terminal, HTTP and clock.
 
 use super::seen::{Observer, Seen, Service};
 use everwatch_api::Incident;
@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const OPEN_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-pub(super) struct LastIncident {
+pub(super) struct RecentIncidents {
     read: Vec<Incident>,
     /// When the last change was.
     changed_at: Option<Timestamp>,
@@ -25,7 +25,7 @@ pub(super) struct LastIncident {
     loading: bool,
 }
 
-impl LastIncident {
+impl RecentIncidents {
     /// Something has changed that may be an incident.
     pub(super) fn watch(&mut self, now: Timestamp) {
         self.changed_at = Some(now);

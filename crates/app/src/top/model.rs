@@ -3,7 +3,7 @@
 
 use super::body::Body;
 use super::feed::{FeedPart, Subject};
-use super::incident::{LastIncident, has_changed};
+use super::incident::{RecentIncidents, has_changed};
 use super::misplaced::{Place, nothing_selected};
 use super::query::Query;
 use super::seen::{Seen, Service, place_of};
@@ -165,7 +165,7 @@ pub(super) struct Model {
     pub(super) said: Option<Said>,
     /// What was loaded, and is shown once the incidents are read.
     arrived: Option<(Query, Box<Seen>)>,
-    pub(super) incident: LastIncident,
+    pub(super) incidents: RecentIncidents,
     /// The warnings and critical findings of the doctor, the worst first.
     pub(super) problems: Vec<Finding>,
     said_at: Timestamp,
@@ -193,7 +193,7 @@ impl Model {
             room: (1, 1),
             said: None,
             arrived: None,
-            incident: LastIncident::default(),
+            incidents: RecentIncidents::default(),
             problems: Vec::new(),
             said_at: now,
             shown: Query::default(),
@@ -239,7 +239,7 @@ impl Model {
                 Vec::new()
             }
             Input::Incidents(read) => {
-                self.incident.take(read);
+                self.incidents.take(read);
                 // The query may have changed since.
                 if let Some((query, seen)) = self.arrived.take().filter(|(it, _)| it.starts_like(&self.query))
                 {
@@ -303,12 +303,12 @@ impl Model {
         // Behind a connection that was lost, there may be another manager.
         let is_new = !matches!(self.link, Link::Up);
         if is_new || self.seen.as_ref().is_none_or(|before| has_changed(before, &seen)) {
-            self.incident.watch(self.now);
+            self.incidents.watch(self.now);
         }
-        let effect = self.incident.is_due_with_load(self.now).then_some(Effect::Incidents);
+        let effect = self.incidents.is_due_with_load(self.now).then_some(Effect::Incidents);
         self.link = Link::Up;
         let is_same_page = self.seen.is_some() && query.starts_like(&self.shown);
-        if is_same_page && self.incident.is_loading() {
+        if is_same_page && self.incidents.is_loading() {
             self.arrived = Some((query, seen));
         } else {
             self.arrived = None;
@@ -320,11 +320,11 @@ impl Model {
     /// The reload interval while no event arrives. Services tell in heartbeats how much they hold, and these are no
     /// events: so it is shorter while observers may start elsewhere.
     pub(super) fn look_every(&self) -> Duration {
-        if self.incident.has_changed_lately(self.now) { live::LOOK_SOON } else { live::LOOK_EVERY }
+        if self.incidents.has_changed_lately(self.now) { live::LOOK_SOON } else { live::LOOK_EVERY }
     }
 
     fn incidents_if_due(&mut self) -> Option<Effect> {
-        self.incident.is_due(self.now).then_some(Effect::Incidents)
+        self.incidents.is_due(self.now).then_some(Effect::Incidents)
     }
 
     /// Shows the refusal. A filter or order that is refused does not replace the one whose observers are shown.

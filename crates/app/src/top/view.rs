@@ -292,7 +292,7 @@ fn message_line(model: &Model, width: usize, paint: Paint) -> Line<'static> {
         (_, None, None) if model.seen.as_ref().is_some_and(|seen| !seen.stats.broker) => {
             Line::styled("the manager has no connection to the broker", bad)
         }
-        (_, None, None) => model.incident.shown(model.now, !model.problems.is_empty()).map_or_else(
+        (_, None, None) => model.incidents.shown(model.now, !model.problems.is_empty()).map_or_else(
             || problems(model, width, paint),
             |it| {
                 let tone = if it.until.is_none() { Tone::Bad } else { Tone::Wait };

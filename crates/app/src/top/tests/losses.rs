@@ -70,7 +70,7 @@ fn incidents_are_read_again_after_the_connection_was_lost() {
     model.on(Input::Loaded(model.query.clone(), Err(Trouble::Unreachable("refused".to_owned()))));
     assert_eq!(loaded(&mut model, seen(some(), None)), [Effect::Incidents], "it may be another manager");
     model.on(Input::Incidents(Some(vec![])));
-    assert!(model.incident.shown(model.now, false).is_none());
+    assert!(model.incidents.shown(model.now, false).is_none());
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn an_open_incident_is_read_again_and_a_failure_ends_that_until_the_next_change(
     loaded(&mut model, after_the_loss());
     model.on(Input::Incidents(None));
     assert_eq!(later(&mut model, 33), [], "the role does not permit it, or no manager answers");
-    assert!(model.incident.shown(model.now, false).is_some(), "the last one stays");
+    assert!(model.incidents.shown(model.now, false).is_some(), "the last one stays");
 }
 
 #[test]
@@ -165,7 +165,8 @@ fn a_loss_is_not_hidden_by_later_moves_and_is_told_for_some_minutes() {
     let mut model = watching();
     let moves = Incident { from: "chalk".to_owned(), ..incident("handed_over", 5, 0) };
     model.on(Input::Incidents(Some(vec![incident("lost", 60, 0), incident("lost", 20, 0), moves.clone()])));
-    let shown = |model: &Model| model.incident.shown(model.now, false).map(|it| (it.cause.clone(), it.since));
+    let shown =
+        |model: &Model| model.incidents.shown(model.now, false).map(|it| (it.cause.clone(), it.since));
     assert_eq!(shown(&model), Some(("lost".to_owned(), ago(20))));
     model.on(Input::Incidents(Some(vec![moves])));
     assert_eq!(shown(&model), Some(("handed_over".to_owned(), ago(5))));

@@ -122,7 +122,7 @@ fn fitting(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
 /// `is_back`: whether a service of this name lives.
 fn note(it: &Service, model: &Model, is_back: bool) -> String {
     if it.is_lost() {
-        let ago = age(model.now.since(model.incident.lost_since(it)));
+        let ago = age(model.now.since(model.incidents.lost_since(it)));
         return format!("lost {ago} ago{}", if is_back { ", back" } else { "" });
     }
     let mut told = Vec::new();

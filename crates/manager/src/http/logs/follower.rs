@@ -161,7 +161,7 @@ impl Follower {
             let word = match before.generation() == run.generation() {
                 _ if stays => "runs again on",
                 true => "moved to",
-                // A resume, a change or a restart has published it anew.
+                // After a resume, a change or a restart, managers publish the observer in a new generation.
                 false => "started on",
             };
             self.note(format!("{word} {} (epoch {run})", service.name));
