@@ -140,7 +140,12 @@ impl Timeline {
                 self.incidents.explain(service, at, cause);
                 self.mark(Mark { since, text, ..Mark::of_service(at, kind, (service, name)) });
             }
-            Fact::Mark(mark) => self.mark(Mark { at, ..mark }),
+            Fact::Mark(mark) => {
+                if let (EventKind::ServiceDraining, Some(service)) = (mark.kind, mark.service_id) {
+                    self.incidents.ordered(service, at);
+                }
+                self.mark(Mark { at, ..mark });
+            }
         }
     }
 
@@ -278,9 +283,13 @@ impl Timeline {
             from.overlaps.span(at, at.plus(moved.overlap));
         }
         let is_handed_over = place.is_some_and(|place| place.left_at.is_some());
-        let presumed = if is_handed_over { Cause::HandedOver } else { Cause::Unknown };
-        let cause = from.ended.map_or(presumed, |(_, cause)| cause);
-        self.incidents.add(at, (from_name, &to), moved, cause);
+        let cause = match from.ended {
+            // It was handed over before the service was lost.
+            Some((_, Cause::Lost)) | None if is_handed_over => Cause::HandedOver,
+            Some((_, cause)) => cause,
+            None => Cause::Unknown,
+        };
+        self.incidents.add((at, run.observer), (from_name, to), moved, cause);
     }
 
     /// The name of a service, or its id if no fact names it.
@@ -294,7 +303,7 @@ impl Timeline {
             // The next run is known: its start contains the end of this run.
             Some(place) if run.epoch < place.epoch => {
                 if moves {
-                    self.incidents.handed_over(run.service, at);
+                    self.incidents.handed_over(run.service, run.observer);
                 }
                 return;
             }
@@ -345,6 +354,18 @@ impl Timeline {
         if self.marks.len() > MARKS_MAX {
             self.marks.pop_front();
         }
+    }
+
+    /// Concludes that services from which observers moved long before this time, and whose end no fact has contained until then, have
+    /// only lost their connections.
+    pub fn conclude(&mut self, now: Timestamp) {
+        self.incidents.conclude(now);
+    }
+
+    /// Copies into the timeline of one observer, from the timeline of all observers, when users drained services: these times part the
+    /// incidents that the next facts contribute.
+    pub fn add_orders_of(&mut self, all: &Self) {
+        self.incidents.set_orders(all.incidents.orders());
     }
 
     /// Copies into the timeline of one observer, from the timeline of all observers, the ends of its services, their marks while the

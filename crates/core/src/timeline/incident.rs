@@ -11,6 +11,10 @@ use std::time::Duration;
 pub(super) const QUIET: Duration = Duration::from_secs(30);
 /// If a service lives and hands over observers again later than this after the last start, the two handovers are two incidents.
 const QUIET_OF_HANDOVERS: Duration = Duration::from_secs(10);
+/// The clocks of a manager and of two services may differ by this.
+const CLOCKS: Duration = Duration::from_secs(1);
+/// The maximum number of moves that wait for a report that explains them.
+const UNEXPLAINED_MAX: usize = 100_000;
 /// The maximum number of incidents in a timeline, which drops the oldest first.
 pub const INCIDENTS_MAX: usize = 1000;
 /// The maximum number of observers that an incident names.
@@ -51,14 +55,6 @@ impl Gaps {
         let (count, longest) = self.similar.entry(ms >> shift << shift).or_default();
         (*count, *longest) = (*count + 1, ms.max(*longest));
         self.all += 1;
-    }
-
-    fn add_all(&mut self, other: Self) {
-        for (key, (count, longest)) in other.similar {
-            let similar = self.similar.entry(key).or_default();
-            *similar = (similar.0 + count, similar.1.max(longest));
-        }
-        self.all += other.all;
     }
 
     /// The gap that `percent` of the gaps do not exceed.
@@ -133,38 +129,17 @@ impl Incident {
         self.gaps.part(99)
     }
 
-    fn add(
-        &mut self,
-        at: Timestamp,
-        to: &str,
-        Moved { gap, gap_is_bound, overlap, .. }: Moved,
-        cause: Cause,
-    ) {
+    fn add(&mut self, it: &Move) {
+        let (at, Moved { gap, gap_is_bound, overlap, .. }) = (it.at, it.moved);
         self.moved += 1;
-        if self.cause == Cause::Unknown {
-            self.cause = cause;
-        }
-        match self.to.get_mut(to) {
+        match self.to.get_mut(&it.to) {
             Some(moved) => *moved += 1,
-            None => _ = self.to.insert(to.to_owned(), 1),
+            None => _ = self.to.insert(it.to.clone(), 1),
         }
         (self.since, self.until) = (self.since.min(at.minus(gap)), self.until.max(at));
         (self.gap_max, self.overlap_max) = (self.gap_max.max(gap), self.overlap_max.max(overlap));
         self.gap_is_bound |= gap_is_bound;
         self.gaps.add(gap);
-    }
-
-    /// Adds the moves of an incident with the same cause.
-    fn absorb(&mut self, other: Self) {
-        self.moved += other.moved;
-        for (name, moved) in other.to {
-            *self.to.entry(name).or_default() += moved;
-        }
-        (self.since, self.until) = (self.since.min(other.since), self.until.max(other.until));
-        (self.gap_max, self.overlap_max) =
-            (self.gap_max.max(other.gap_max), self.overlap_max.max(other.overlap_max));
-        self.gap_is_bound |= other.gap_is_bound;
-        self.gaps.add_all(other.gaps);
     }
 
     /// The cause as far as it is known at this time.
@@ -174,83 +149,165 @@ impl Incident {
         }
     }
 
-    /// Whether a gap of an observer of its service that begins at this time, with this cause, belongs to it.
-    pub(super) fn has(&self, from: ServiceId, since: Timestamp, cause: Cause) -> bool {
+    /// Whether a gap of an observer of its service that begins at this time, with this cause, belongs to it; `orders` are the times
+    /// at which users drained services.
+    pub(super) fn has(&self, from: ServiceId, since: Timestamp, cause: Cause, orders: &Orders) -> bool {
+        if self.from != from {
+            return false;
+        }
         // A service that is lost soon after an observer was moved from it is another incident.
         let is_explained = matches!(cause, Cause::HandedOver | Cause::Stopped);
         let is_other = self.cause == Cause::HandedOver && !is_explained;
         let are_handovers = self.cause == Cause::HandedOver && cause == Cause::HandedOver;
         let quiet = if are_handovers { QUIET_OF_HANDOVERS } else { QUIET };
-        self.from == from && !is_other && self.until.plus(quiet) >= since
+        let is_parted =
+            are_handovers && (orders.part(from, self.until, since) || orders.part(from, since, self.since));
+        !is_other && !is_parted && self.until.plus(quiet) >= since
     }
+}
+
+/// When users drained services: a drain begins another incident.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Orders(BTreeSet<(ServiceId, Timestamp)>);
+
+impl Orders {
+    fn add(&mut self, service: ServiceId, at: Timestamp) {
+        self.0.insert((service, at));
+    }
+
+    /// Whether a user drained the service between these times.
+    fn part(&self, service: ServiceId, earlier: Timestamp, later: Timestamp) -> bool {
+        let (first, last) = (earlier.plus(CLOCKS), later.plus(CLOCKS));
+        first < last && self.0.range((service, first)..=(service, last)).next().is_some()
+    }
+}
+
+/// A move of an observer from one service to another.
+#[derive(Debug)]
+struct Move {
+    at: Timestamp,
+    observer: ObserverId,
+    from_name: String,
+    to: String,
+    moved: Moved,
 }
 
 /// The incidents, in the order of their first moves.
 #[derive(Debug, Default)]
-pub(super) struct Incidents(VecDeque<Incident>);
+pub(super) struct Incidents {
+    explained: VecDeque<Incident>,
+    /// Observers start elsewhere before a manager concludes that their service is lost, or before that service reports that it has
+    /// handed them over.
+    unexplained: VecDeque<Move>,
+    orders: Orders,
+}
 
 impl Incidents {
-    pub(super) fn all(&self) -> impl Iterator<Item = &Incident> {
-        self.0.iter()
+    /// The incidents so far, with those whose cause is [`Cause::Unknown`].
+    pub(super) fn all(&self) -> VecDeque<Incident> {
+        let mut all = self.explained.clone();
+        for it in &self.unexplained {
+            add(&mut all, it, Cause::Unknown, &self.orders);
+        }
+        all
     }
 
-    pub(super) fn add(&mut self, at: Timestamp, (from_name, to): (String, &str), moved: Moved, cause: Cause) {
-        let since = at.minus(moved.gap);
-        if let Some(place) = self.0.iter().rposition(|it| it.has(moved.from, since, cause)) {
-            if let Some(it) = self.0.get_mut(place) {
-                it.add(at, to, moved, cause);
-            }
-            return self.join(place);
-        }
-        let mut it = Incident::opened((moved.from, from_name), cause, since);
-        it.add(at, to, moved, cause);
-        if self.0.len() >= INCIDENTS_MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back(it);
+    pub(super) fn orders(&self) -> &Orders {
+        &self.orders
     }
 
-    /// The end of a service explains the moves from it that have just happened: observers start elsewhere before a manager
-    /// concludes that their service is lost.
+    /// Adds the times at which users drained services from the timeline of all observers.
+    pub(super) fn set_orders(&mut self, orders: &Orders) {
+        self.orders = orders.clone();
+    }
+
+    /// Notes that a user drained a service.
+    pub(super) fn ordered(&mut self, service: ServiceId, at: Timestamp) {
+        self.orders.add(service, at);
+    }
+
+    /// Adds a move of an observer: its time, the names of both services, the move and its cause.
+    pub(super) fn add(
+        &mut self,
+        (at, observer): (Timestamp, ObserverId),
+        (from_name, to): (String, String),
+        moved: Moved,
+        cause: Cause,
+    ) {
+        let it = Move { at, observer, from_name, to, moved };
+        if cause != Cause::Unknown {
+            return add(&mut self.explained, &it, cause, &self.orders);
+        }
+        if self.unexplained.len() >= UNEXPLAINED_MAX {
+            self.conclude_first();
+        }
+        self.unexplained.push_back(it);
+    }
+
+    /// The end of a service explains the moves from it that have just happened.
     pub(super) fn explain(&mut self, service: ServiceId, at: Timestamp, cause: Cause) {
-        // A handover that was told late may have explained moves that the end of the service caused.
-        let is_unexplained = |it: &Incident| {
-            it.from == service && it.gap_is_bound && it.until.plus(QUIET) >= at && it.cause != cause
-        };
-        let found = self.0.iter().rposition(|it| it.has(service, at, cause));
-        let found = found.or_else(|| self.0.iter().rposition(is_unexplained));
-        if let Some(it) = found.and_then(|place| self.0.get_mut(place)) {
+        let found = self.explained.iter_mut().rev().find(|it| it.has(service, at, cause, &self.orders));
+        if let Some(it) = found {
             it.cause = cause;
+        }
+        let (mut begun, mut first) = (at, None);
+        for it in self.unexplained.iter().rev().filter(|it| it.moved.from == service) {
+            if it.at.plus(QUIET) < begun {
+                break;
+            }
+            begun = begun.min(it.at.minus(it.moved.gap));
+            first = Some(first.map_or(it.at, |first: Timestamp| first.min(it.at)));
+        }
+        let Some(first) = first else { return };
+        let is_explained = |it: &Move| it.moved.from == service && it.at >= first;
+        let (explained, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.unexplained).into_iter().partition(is_explained);
+        self.unexplained = others.into();
+        for it in &explained {
+            add(&mut self.explained, it, cause, &self.orders);
         }
     }
 
     /// A service has handed over an observer that had started elsewhere before this was known.
-    pub(super) fn handed_over(&mut self, service: ServiceId, at: Timestamp) {
-        let is_it = |it: &Incident| it.cause == Cause::Unknown && it.has(service, at, Cause::HandedOver);
-        let Some(place) = self.0.iter().rposition(is_it) else { return };
-        if let Some(it) = self.0.get_mut(place) {
-            it.cause = Cause::HandedOver;
+    pub(super) fn handed_over(&mut self, service: ServiceId, observer: ObserverId) {
+        let is_it = |it: &Move| it.observer == observer && it.moved.from == service;
+        if let Some(it) =
+            self.unexplained.iter().position(is_it).and_then(|place| self.unexplained.remove(place))
+        {
+            add(&mut self.explained, &it, Cause::HandedOver, &self.orders);
         }
-        self.join(place);
     }
 
-    /// Joins the incident at this place to an earlier one, if both turn out to be handovers of the same service at about the same
-    /// time.
-    fn join(&mut self, place: usize) {
-        let Some(later) = self.0.get(place).filter(|it| it.cause == Cause::HandedOver) else { return };
-        let is_earlier = |it: &Incident| {
-            it.from == later.from
-                && it.cause == Cause::HandedOver
-                && it.until.plus(QUIET_OF_HANDOVERS) >= later.since
-        };
-        let Some(earlier) = self.0.iter().take(place).rposition(is_earlier) else { return };
-        let Some(later) = self.0.remove(place) else { return };
-        if let Some(it) = self.0.get_mut(earlier) {
-            it.absorb(later);
+    /// Concludes that services from which observers moved long before this time have only lost their connections.
+    pub(super) fn conclude(&mut self, now: Timestamp) {
+        while self.unexplained.front().is_some_and(|it| now.since(it.at) >= CONCLUDED) {
+            self.conclude_first();
+        }
+    }
+
+    fn conclude_first(&mut self) {
+        if let Some(it) = self.unexplained.pop_front() {
+            add(&mut self.explained, &it, Cause::HandedOver, &self.orders);
         }
     }
 
     pub(super) fn forget(&mut self, before: Timestamp) {
-        self.0.retain(|it| it.until >= before);
+        self.explained.retain(|it| it.until >= before);
+        self.unexplained.retain(|it| it.at >= before);
+        self.orders.0.retain(|(_, at)| *at >= before);
     }
+}
+
+/// Adds a move to the latest incident to which it belongs, or to a new one.
+fn add(all: &mut VecDeque<Incident>, it: &Move, cause: Cause, orders: &Orders) {
+    let (from, since) = (it.moved.from, it.at.minus(it.moved.gap));
+    if let Some(incident) = all.iter_mut().rev().find(|incident| incident.has(from, since, cause, orders)) {
+        return incident.add(it);
+    }
+    let mut incident = Incident::opened((from, it.from_name.clone()), cause, since);
+    incident.add(it);
+    if all.len() >= INCIDENTS_MAX {
+        all.pop_front();
+    }
+    all.push_back(incident);
 }

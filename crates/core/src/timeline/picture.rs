@@ -302,7 +302,7 @@ impl Timeline {
 
     /// The incidents, including those whose observers run nowhere yet.
     fn incidents(&self, now: Timestamp) -> Vec<Incident> {
-        let mut all: Vec<Incident> = self.incidents.all().cloned().collect();
+        let mut all = Vec::from(self.incidents.all());
         for (id, it) in &self.services {
             let (waiting, Some(since)) = it.waiting().total() else { continue };
             let Ok(waiting) = u64::try_from(waiting) else { continue };
@@ -312,7 +312,8 @@ impl Timeline {
             let cause = it.ended.map_or(Cause::HandedOver, |(_, cause)| cause);
             // Steps have whole seconds; the incident must begin at the same time once its first observer has started.
             let since = it.ended.map(|(at, _)| at).filter(|at| second(*at) == second(since)).unwrap_or(since);
-            let known = all.iter().rposition(|it| it.has(*id, since, cause));
+            let orders = self.incidents.orders();
+            let known = all.iter().rposition(|it| it.has(*id, since, cause, orders));
             let place = known.unwrap_or_else(|| {
                 let name = it.name.clone().unwrap_or_else(|| id.to_string());
                 all.push(Incident::opened((*id, name), cause, since));

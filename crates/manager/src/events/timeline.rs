@@ -74,7 +74,9 @@ impl SharedTimeline {
         events.reverse();
         let is_cut = events.len() == OF_OBSERVER_MAX;
         let first = events.first().map(|event| event.at).filter(|_| is_cut);
+        let all = self.read(store, known).await?;
         let mut timeline = Timeline::new(first.unwrap_or(Timestamp(i64::MIN)));
+        timeline.add_orders_of(&all);
         for event in &events {
             add(&mut timeline, event);
             if event.kind != EventKind::Started {
@@ -84,7 +86,6 @@ impl SharedTimeline {
         if let Some(holder) = row.holder() {
             timeline.runs(row.id, holder);
         }
-        let all = self.read(store, known).await?;
         timeline.add_services_of(&all);
         timeline.incomplete_before(all.complete_since().unwrap_or(row.created_at));
         Ok(timeline)
@@ -122,6 +123,9 @@ impl Known {
                 if event.at >= since {
                     add(&mut self.timeline, event);
                 }
+            }
+            if let Some(last) = events.last() {
+                self.timeline.conclude(last.at);
             }
             if is_last {
                 break;

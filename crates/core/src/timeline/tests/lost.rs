@@ -94,3 +94,95 @@ fn an_open_incident_begins_at_the_same_millisecond_as_a_closed_one() {
     started(&mut line, 115, run(1, 2, 2), Some((1, 12_655, 0)));
     assert_eq!(picture(&line, (0, 120, 120)).incidents[0].since, Timestamp(102_345));
 }
+
+/// A user drains service `a`.
+fn drained(line: &mut Timeline, secs: i64) {
+    let (kind, service) = (EventKind::ServiceDraining, (service(1), "a".to_owned()));
+    line.add(at(secs), Fact::Mark(Mark::of_service(at(secs), kind, service)));
+}
+
+#[test]
+fn a_drain_soon_after_another_one_is_another_incident() {
+    let twice = |is_told_late: bool| {
+        let mut line = three_on_a();
+        let moves = |line: &mut Timeline, secs: i64, number: u128| {
+            if !is_told_late {
+                ended(line, secs, run(number, 1, 1), true);
+            }
+            started(line, secs, run(number, 2, 2), Some((1, 20, 0)));
+        };
+        drained(&mut line, 100);
+        moves(&mut line, 100, 1);
+        // Observers of one drain may start some seconds apart.
+        moves(&mut line, 104, 2);
+        drained(&mut line, 107);
+        moves(&mut line, 107, 3);
+        for (number, secs) in [(3, 107), (1, 100), (2, 104)] {
+            ended(&mut line, secs, run(number, 1, 1), true);
+        }
+        incidents(&line, 200)
+    };
+    let expected = ["a HandedOver 99-104 moved 2 gap 20 ms", "a HandedOver 106-107 moved 1 gap 20 ms"]
+        .map(str::to_owned);
+    assert_eq!(twice(false), expected);
+    assert_eq!(twice(true), expected);
+}
+
+#[test]
+fn the_timeline_of_one_observer_parts_two_drains_of_its_service() {
+    let mut all = three_on_a();
+    drained(&mut all, 100);
+    drained(&mut all, 107);
+    let mut one = Timeline::new(at(0));
+    one.add_orders_of(&all);
+    one.name(service(1), "a");
+    started(&mut one, 20, run(1, 1, 1), None);
+    for (secs, to, epoch) in [(100, 2, 2), (103, 1, 3), (107, 2, 4)] {
+        let from = if to == 2 { 1 } else { 2 };
+        ended(&mut one, secs, run(1, from, epoch - 1), true);
+        started(&mut one, secs, run(1, to, epoch), Some((from, 0, 0)));
+    }
+    one.add_services_of(&all);
+    let of_a: Vec<String> = incidents(&one, 200).into_iter().filter(|it| it.starts_with("a ")).collect();
+    assert_eq!(of_a, ["a HandedOver 100-100 moved 1 gap 0 ms", "a HandedOver 107-107 moved 1 gap 0 ms"]);
+}
+
+#[test]
+fn a_service_that_is_lost_during_a_rebalance_keeps_both_causes_apart() {
+    // Observer 1 moves in a rebalance; its handover is told after this many starts.
+    for handover in 1..=3 {
+        let mut line = three_on_a();
+        let told = |line: &mut Timeline, starts: usize| {
+            if handover == starts {
+                ended(line, 100, run(1, 1, 1), true);
+            }
+        };
+        for (starts, number) in [(1, 2), (2, 1), (3, 3)] {
+            started(&mut line, 101, run(number, 2, 2), Some((1, 1000, 0)));
+            told(&mut line, starts);
+        }
+        gone(&mut line, 102, 1, "a", true);
+        let mut found = incidents(&line, 200);
+        found.sort();
+        assert_eq!(
+            found,
+            ["a HandedOver 100-101 moved 1 gap 1000 ms", "a Lost 100-101 moved 2 gap 1000 ms"],
+            "told after {handover} starts"
+        );
+    }
+}
+
+#[test]
+fn a_service_that_lives_on_has_only_lost_its_connection() {
+    let mut line = three_on_a();
+    started(&mut line, 100, run(1, 2, 2), Some((1, 1000, 0)));
+    line.conclude(at(159));
+    assert_eq!(incidents(&line, 159), ["a Unknown 99-100 moved 1 gap 1000 ms"]);
+    line.conclude(at(160));
+    assert_eq!(incidents(&line, 160), ["a HandedOver 99-100 moved 1 gap 1000 ms"]);
+    // It is lost later.
+    gone(&mut line, 300, 1, "a", true);
+    let expected =
+        ["a HandedOver 99-100 moved 1 gap 1000 ms", "a Lost 300-300 moved 0 waiting 2 gap 100000 ms"];
+    assert_eq!(incidents(&line, 400), expected);
+}
