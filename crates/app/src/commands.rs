@@ -31,6 +31,7 @@ mod observer;
 mod operations;
 mod progress;
 mod rate;
+mod rebalance;
 mod roles;
 mod rollout;
 mod service;
@@ -64,7 +65,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Run(role) => roles::run(config.as_deref(), role),
         Command::Observer(verb) => server().and_then(|server| observer::run(&server, verb)),
         Command::Service(verb) => server().and_then(|server| service::run(&server, verb)),
-        Command::Rebalance(verb) => server().and_then(|server| service::rebalance(&server, verb)),
+        Command::Rebalance(verb) => server().and_then(|server| rebalance::run(&server, verb)),
         Command::Batch(verb) => server().and_then(|server| batch::run(&server, verb)),
         Command::Rollout(verb) => server().and_then(|server| rollout::run(&server, verb)),
         Command::Bench(arguments) => bench::run(config.as_deref(), &arguments),

@@ -1,5 +1,5 @@
 // The fields of a definition, the same for a new observer and for the edit of one.
-import { ZONE } from "./create-form.js";
+import { CLEAN, ZONE } from "./create-form.js";
 import { h } from "./dom.js";
 import { control } from "./schema.js";
 import { ownNamespace } from "./session.js";
@@ -7,6 +7,9 @@ import { coded, complaint } from "./show.js";
 
 const RETRIES = [["", "default: after 1 s, doubling to 1 min, without limit"], ["exponential", "doubling delays"], ["fixed", "the same delay each time"], ["intervals", "these delays, then it fails"]];
 const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"], ["restart", "stop and execute again"]];
+/** The values of the form for members with other names; the time zone belongs to the schedule or the windows. */
+const VALUES = { start_at: "start", finish_at: "finish", start_within: "within", attempt_timeout: "timeout", time_zone: "schedule" };
+const DEFAULTS = { grace: "10s" };
 const PLAIN = { autocomplete: "off", spellcheck: "false" };
 
 /** Managers say what is wrong about a member: the field is the subject. */
@@ -90,15 +93,22 @@ class Fields {
       fixed: () => [this.text("Delay", "/retry/every", ["every"], "5s", "between an error and the next attempt"), attempts("")],
       intervals: () => [this.text("Delays", "/retry/delays", ["delays"], "1s, 10s, 1m", "separated by commas; if empty, it fails at its first error")],
     };
-    return h("fieldset", { key: `failing-${draft.retry}` }, h("legend", {}, "Errors and stops"),
+    return this.folded("failing", ["Errors and stops", "retry policy, grace period"], ["retry", "grace"],
       this.has("retry") ? this.choice("Retry policy", "/retry", ["retry"], RETRIES, "when its code starts again after an error", choose) : null,
       this.has("retry") && Object.hasOwn(parts, draft.retry) ? parts[draft.retry]() : null,
       this.text("Grace period", "/grace", ["grace"], "10s", "time between telling its code to stop and aborting it, at most 1h"));
   }
 
+  /** Fields that most observers leave at their defaults: shown if one of them has a value or a complaint, or on request. */
+  folded(key, [title, about], members, ...fields) {
+    const clean = CLEAN(), isSet = members.some((it) => this.draft[VALUES[it] ?? it] !== clean[VALUES[it] ?? it] && this.draft[VALUES[it] ?? it] !== DEFAULTS[it]);
+    const isWrong = Object.keys(this.draft.wrong).some((pointer) => members.includes(pointer.split("/")[1]));
+    return h("details", { class: "fold", key, open: isSet || isWrong }, h("summary", {}, title, " ", h("span", { class: "hint" }, about)), h("div", {}, fields));
+  }
+
   times() {
     const zone = `in the time zone of this browser, ${ZONE}`, schedule = this.has("schedule"), windows = this.has("windows"), at = { type: "datetime-local", step: 1 };
-    return h("fieldset", { key: "times" }, h("legend", {}, "Times"),
+    return this.folded("times", ["Times", "start, finish, schedule, windows, time limits"], ["start_at", "finish_at", "schedule", "windows", "start_within", "attempt_timeout", "time_zone"],
       this.has("start_at") ? this.text("Start", "/start_at", ["start"], undefined, `${zone}; if empty, at once`, at) : null,
       this.has("finish_at") ? this.text("Finish", "/finish_at", ["finish"], undefined, "it ends at this time; if empty, it has no end", at) : null,
       schedule ? this.text("Schedule", "/schedule", ["schedule"], "0 3 * * *", "cron expression of the times at which it executes; not together with windows") : null,

@@ -222,9 +222,16 @@ function effect({ before, made }) {
 
 const firstMistake = () => h("button", { type: "button", class: "link", onclick: () => document.querySelector("main [aria-invalid=true]")?.focus() }, "Go to the first mistake");
 
+/** The definition that saving stores: the manager fills in the defaults of members that the draft leaves out. */
+function stored({ before, definition, made, wrong }) {
+  if (before === null || made === null || wrong.length) return definition;
+  const names = MEMBERS.filter((name) => (Object.hasOwn(definition, name) || Object.hasOwn(before, name)) && made[name] !== null && made[name] !== undefined);
+  return Object.fromEntries(names.map((name) => [name, made[name]]));
+}
+
 /** `save()` sends the draft; `word` is the label of its button. `notice` appears above the editor. The page of a new observer has its own switch of modes. */
 export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel, notice }, context) {
-  const all = linesOf(draft.before, draft.definition), count = changed(all);
+  const all = linesOf(draft.before, stored(draft)), count = changed(all);
   draft.kinds = kinds;
   const blocked = draft.saving || draft.unreadable !== null || draft.wrong.length > 0 || (draft.before !== null && count === 0);
   return h("div", { class: "panels lead", key: "editor" },

@@ -169,3 +169,34 @@ async fn several_services_are_cordoned_and_drained_at_once() {
     let (code, _, beside) = dev.run("service cordon service-1 servcie-2");
     assert!(code == Some(3) && beside.contains("did you mean `service-2`?"), "{code:?} {beside}");
 }
+
+#[tokio::test]
+async fn a_rebalance_that_has_ended_does_not_block_the_next_one() {
+    let dev = Dev::start(2, 20).await;
+    assert_eq!(dev.run("service cordon service-2").0, Some(0));
+    for number in 0..10 {
+        dev.api
+            .create(json!({"name": format!("o{number}"), "kind": "ticker", "spec": {"every": "1s"}}))
+            .await;
+    }
+    dev.api.until_total("/v1/observers?health=running", 10).await;
+    assert_eq!(dev.run("service uncordon service-2").0, Some(0));
+    let (code, said, beside) = dev.run("rebalance apply --moves 2 --wait 9s");
+    assert_eq!(code, Some(0), "{said}{beside}");
+    // The limits of a plan hold for 10 s, and the next plan waits for 15 s, unless the moves are done before.
+    assert!(
+        beside.contains(
+            "pool default is not even yet, 3 slots should move: `everwatch rebalance apply --pool default`"
+        ),
+        "{said}{beside}"
+    );
+    let (code, said, beside) = dev.run("rebalance apply --wait 9s");
+    assert_eq!(code, Some(0), "{said}{beside}");
+    assert!(beside.contains("pool default is even"), "{said}{beside}");
+    for name in ["service-1", "service-2"] {
+        dev.api.until_service(name, |it| it.held == 5).await;
+    }
+    let (code, said, beside) = dev.run("rebalance apply --wait 9s");
+    let nothing = "no moves needed: the services are balanced\n";
+    assert_eq!((code, beside.as_str()), (Some(0), nothing), "{said}");
+}

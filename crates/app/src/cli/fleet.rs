@@ -96,7 +96,13 @@ pub(crate) enum Rebalance {
     /// Show the moves that would even out the services
     Plan(Balance),
     /// Carry out the moves
-    Apply(Balance),
+    Apply {
+        #[command(flatten)]
+        balance: Balance,
+        /// Wait at most this long until the moves are done, and show the progress
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        wait: Option<Duration>,
+    },
 }
 
 #[derive(Debug, Args)]

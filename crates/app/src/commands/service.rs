@@ -1,14 +1,11 @@
-//! `everwatch service …` and `everwatch rebalance …`
+//! `everwatch service …`
 
-use super::unknown::{self, Named, explained, hinted};
+use super::unknown::{self, Named, hinted};
 use super::{fan_out, get, operations};
 use crate::answers::Order;
-use crate::cli::{Balance, Drain, Rebalance, Service, ServiceNames, Watched, WhichServices};
+use crate::cli::{Drain, Service, ServiceNames, Watched, WhichServices};
 use crate::client::{Client, Failure};
-use crate::item::Item;
-use crate::output::{
-    self, Change, Output, REBALANCE, SERVICES, TerminalStyle, answer, note, print_paragraphs,
-};
+use crate::output::{SERVICES, TerminalStyle, answer, note, print_paragraphs};
 use crate::refusals::in_place;
 use crate::requests::{described_service, service_path as path};
 use everwatch_api as api;
@@ -259,43 +256,6 @@ async fn drain_one(
         tokio::time::sleep(LOOK_EVERY).await;
         it = client.read(&path(name)).await?;
     }
-}
-
-#[tokio::main(flavor = "current_thread")]
-pub(crate) async fn rebalance(server: &str, verb: Rebalance) -> anyhow::Result<()> {
-    let (word, Balance { pool, moves, shown }) = match verb {
-        Rebalance::Plan(balance) => ("plan", balance),
-        Rebalance::Apply(balance) => ("apply", balance),
-    };
-    let mut body = Map::new();
-    if let Some(pool) = &pool {
-        body.insert("pool".to_owned(), json!(pool));
-    }
-    if let Some(moves) = moves {
-        body.insert("moves".to_owned(), json!(moves));
-    }
-    let path = format!("/v1/rebalance:{word}");
-    let client = &Client::new(server)?;
-    let named = || Named { pool: pool.as_deref(), ..Named::default() };
-    let planned = client.send(Method::POST, &path, Some(&Value::Object(body))).await;
-    let plan: Item<api::Rebalance> = explained(client, named(), planned).await?;
-    if plan.pools.is_empty() {
-        unknown::check(client, named()).await?;
-    }
-    if matches!(shown.output, Output::Columns(_)) || !output::structured(&plan, &shown)? {
-        output::show(&REBALANCE, &changes(&plan)?, &shown)?;
-        if word == "apply" && !plan.pools.is_empty() {
-            output::note("the services hand these observers over now: `everwatch status` shows the progress");
-        }
-    }
-    Ok(())
-}
-
-/// The services of every pool, each with its pool.
-fn changes(plan: &api::Rebalance) -> anyhow::Result<Vec<Item<Change>>> {
-    let pools = plan.pools.iter();
-    let all = pools.flat_map(|pool| pool.services.iter().map(|service| (pool.pool.clone(), service.clone())));
-    all.map(|(pool, service)| Item::new(Change { pool, service })).collect()
 }
 
 #[cfg(test)]

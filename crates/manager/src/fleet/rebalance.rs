@@ -18,8 +18,8 @@ use tracing::info;
 
 /// How long the limits of a plan hold at most.
 const LIMITED: Duration = Duration::from_secs(10);
-/// The pause between two plans of the same pool, until heartbeats show the result.
-const SETTLES: Duration = Duration::from_secs(15);
+/// The pause between two plans of the same pool, unless the moves of the first are done before.
+pub(crate) const SETTLES: Duration = Duration::from_secs(15);
 
 /// Under this prefix are the notes of pools in which the limits of a plan hold.
 const UNDER: &str = "rebalancing/";
@@ -29,20 +29,45 @@ pub(crate) async fn is_in_progress(records: &Records, pool: &Pool) -> Result<boo
     Ok(records.store.note(&format!("{UNDER}{pool}")).await?.is_some())
 }
 
-/// The pools in which the limits of a plan hold, with the number of its moves.
-pub(crate) async fn in_progress(records: &Records) -> Result<Vec<(Pool, Option<u64>)>, StoreError> {
-    let notes = records.store.notes_under(UNDER).await?;
-    // 0.1.0 notes no number.
-    let read =
-        |(name, moves): (String, String)| Some((name[UNDER.len()..].parse().ok()?, moves.parse().ok()));
-    Ok(notes.into_iter().filter_map(read).collect())
+/// A plan whose limits hold.
+pub(crate) struct InProgress {
+    pub(crate) pool: Pool,
+    /// The number of its moves; `None`: begun by 0.1.0.
+    pub(crate) moves: Option<u64>,
+    /// The number of moves that would still even out the pool after the plan, which has a maximum number of moves.
+    not_planned: u64,
 }
 
-/// The number of moves that would even out a pool. If `services` have the slots in use by the reports of runs, these show the result of a
-/// plan before heartbeats do.
-pub(crate) fn moves_left(pool: &Pool, services: &[ServiceRow]) -> u64 {
+impl InProgress {
+    fn read(name: &str, text: &str) -> Option<Self> {
+        // 0.1.0 notes no number, and early versions of 0.2.0 only the moves.
+        let (moves, not_planned) = text.split_once(' ').unwrap_or((text, ""));
+        let pool = name.strip_prefix(UNDER)?.parse().ok()?;
+        Some(Self { pool, moves: moves.parse().ok(), not_planned: not_planned.parse().unwrap_or(0) })
+    }
+
+    /// The number of its moves that have not happened yet. If `services` have the slots in use by the reports of runs, these show the
+    /// result of a plan before heartbeats do.
+    pub(crate) fn moves_left(&self, services: &[ServiceRow]) -> u64 {
+        moves_to_even(&self.pool, services).saturating_sub(self.not_planned)
+    }
+}
+
+/// The plans whose limits hold.
+pub(crate) async fn in_progress(records: &Records) -> Result<Vec<InProgress>, StoreError> {
+    let notes = records.store.notes_under(UNDER).await?;
+    Ok(notes.iter().filter_map(|(name, text)| InProgress::read(name, text)).collect())
+}
+
+/// The number of moves that would even out a pool.
+fn moves_to_even(pool: &Pool, services: &[ServiceRow]) -> u64 {
     let plans = plan_pools(services, u32::MAX);
     plans.iter().filter(|plan| plan.pool == *pool).map(|plan| u64::from(plan.moves())).sum()
+}
+
+/// The name of the note that holds for as long as another plan of this pool must wait.
+fn turn_of(pool: &Pool) -> String {
+    format!("rebalance/{pool}")
 }
 
 /// Plans the moves that even out these pools, by the slots in use by the reports of runs: heartbeats are up to an interval old.
@@ -59,11 +84,13 @@ pub(crate) async fn plan(
 /// Begins, unless a plan of this pool has not settled yet.
 pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) -> Result<bool, StoreError> {
     let turn = uuid::Uuid::new_v4().to_string();
-    if manager.records.store.claim(&format!("rebalance/{}", plan.pool), &turn, SETTLES).await? != turn {
+    if manager.records.store.claim(&turn_of(&plan.pool), &turn, SETTLES).await? != turn {
         return Ok(false);
     }
+    let needed = moves_to_even(&plan.pool, &manager.records.services_as_reported().await?);
+    let not_planned = needed.saturating_sub(plan.moves().into());
     let note = format!("{UNDER}{}", plan.pool);
-    manager.records.store.set_note(&note, &plan.moves().to_string(), LIMITED).await?;
+    manager.records.store.set_note(&note, &format!("{} {not_planned}", plan.moves()), LIMITED).await?;
     // The takers are limited too: otherwise the queue would spread the observers evenly, not by need.
     for Share { load, target } in &plan.shares {
         let asked = HandOver {
@@ -85,17 +112,18 @@ pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) ->
     Ok(true)
 }
 
-/// Ends the limits of plans whose moves are done: observers that wait get the free slots at once.
+/// Ends the limits of plans whose moves are done: observers that wait get the free slots at once, and the next plan need not wait.
 pub(crate) async fn end(manager: &Arc<Manager>) -> Result<(), StoreError> {
-    let pools = in_progress(&manager.records).await?;
-    if pools.is_empty() {
+    let plans = in_progress(&manager.records).await?;
+    if plans.is_empty() {
         return Ok(());
     }
     let services = manager.records.services_as_reported().await?;
-    for (pool, _) in pools {
-        if moves_left(&pool, &services) > 0 {
+    for plan in plans {
+        if plan.moves_left(&services) > 0 {
             continue;
         }
+        let pool = plan.pool;
         for service in services.iter().filter(|it| it.registration.pool == pool && !it.state().is_over()) {
             let asked = HandOver {
                 service: service.id,
@@ -106,7 +134,9 @@ pub(crate) async fn end(manager: &Arc<Manager>) -> Result<(), StoreError> {
             };
             commands::order_later(manager, asked.service, Command::HandOver(asked));
         }
-        manager.records.store.set_note(&format!("{UNDER}{pool}"), "0", Duration::ZERO).await?;
+        for note in [format!("{UNDER}{pool}"), turn_of(&pool)] {
+            manager.records.store.set_note(&note, "", Duration::ZERO).await?;
+        }
         manager.records.note_change();
     }
     Ok(())

@@ -29,11 +29,11 @@ pub(crate) async fn list(
     let mut items = drains(&manager).await?;
     let rebalances = rebalance::in_progress(records).await?;
     let services = if rebalances.is_empty() { Vec::new() } else { shown_services::living(&manager).await? };
-    for (pool, moves) in rebalances.into_iter().filter(|(pool, _)| caller::may_see_pool(pool)) {
+    for plan in rebalances.iter().filter(|plan| caller::may_see_pool(&plan.pool)) {
         // The limits of a plan outlast its moves.
-        let left = rebalance::moves_left(&pool, &services);
+        let left = plan.moves_left(&services);
         if left > 0 {
-            items.push(Operation::rebalance(pool.as_str(), moves, left));
+            items.push(Operation::rebalance(plan.pool.as_str(), plan.moves, left));
         }
     }
     items.extend(rollouts::open(records).await?.iter().map(Operation::rollout));

@@ -68,7 +68,11 @@ pub(crate) async fn apply(
     let plans = rebalance::plan(&manager.records, wish.pool.as_ref(), wish.moves).await?;
     for plan in &plans {
         if !rebalance::begin(&manager, plan, "requested by a user").await? {
-            let detail = format!("the pool {} is being rebalanced: wait until that has settled", plan.pool);
+            let detail = format!(
+                "the pool {} is being rebalanced: try again when its moves are done, at the latest in {} s",
+                plan.pool,
+                rebalance::SETTLES.as_secs()
+            );
             return Err(Problem::new(Code::RebalanceRunning, detail));
         }
     }

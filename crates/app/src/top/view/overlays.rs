@@ -151,13 +151,17 @@ pub(super) fn ask(
         Verb::Pause => "It stops, and runs again only after a resume.".to_owned(),
         Verb::Restart => "It stops, and starts again.".to_owned(),
         Verb::Move if rooms.is_empty() => {
-            "No other service of its pool has a free slot: the manager refuses the move.".to_owned()
+            "No other service of its pool has a free slot: the manager refuses the move unless one has by now.".to_owned()
         }
         Verb::Move => "It stops, and starts on another service. Press its digit.".to_owned(),
         Verb::Drain => drain(model, wish),
         Verb::Resume | Verb::Retry | Verb::Cordon | Verb::Uncordon => String::new(),
     };
-    let yes = if rooms.is_empty() { "y  yes" } else { "y  any service with room" };
+    let yes = match (wish.verb, rooms.is_empty()) {
+        (Verb::Move, true) => "y  try it",
+        (_, true) => "y  yes",
+        (_, false) => "y  any service with room",
+    };
     let room = |(at, it): (usize, &Room)| Line::raw(format!("{}  {}: {} free", at + 1, it.service, it.free));
     let mut lines = vec![Line::styled(question, paint.bold()), Line::raw(what.clone()), Line::raw("")];
     lines.extend(rooms.iter().enumerate().map(room));
