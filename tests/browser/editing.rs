@@ -114,6 +114,30 @@ async fn back_closes_the_editor_and_cancel_leaves_no_entry_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_default_that_the_text_leaves_out_is_no_change() {
+    let mut cluster = Cluster::new("defaults");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let api = cluster.api.clone();
+    api.create(json!({"name": "one", "kind": "ticker", "spec": {"every": "1s"}, "labels": {"team": "x"}}))
+        .await;
+    let page = Browser::open(&format!("{}/#/observers/one?edit=yaml", api.url)).await;
+    page.until("the text", "document.querySelector('#definition')?.value.includes('grace: 10s')").await;
+    retype(&page, "it.value.replace('every: 1s', 'every: 4s').replace('grace: 10s\\n', '')").await;
+    let counted =
+        |lines: u32| format!("document.querySelectorAll('.diff ins, .diff del').length === {lines}");
+    page.until("the interval as the only change", &counted(2)).await;
+    page.until_text(".diff ins", "every: 4s").await;
+    // The default of the labels is that there are none.
+    retype(&page, "it.value.replace('labels:\\n  team: x\\n', '')").await;
+    page.until_text(".diff", "+ labels: {}").await;
+    page.until("the labels to go, too", &counted(5)).await;
+    page.press("Save version 2").await;
+    let changed = api.until_observer("one", |it| it.definition_version == 2).await;
+    assert!(changed.labels.is_empty() && changed.spec == json!({"every": "4s"}), "{changed:?}");
+}
+
+#[tokio::test]
 async fn a_clone_is_corrected_as_json_and_created() {
     let mut cluster = Cluster::new("cloning");
     cluster.manager().await;

@@ -8,6 +8,7 @@ use everwatch_core::record::service::ServiceState;
 use everwatch_tests::cluster::Cluster;
 use everwatch_tests::dev::Dev;
 use everwatch_tests::http::holder;
+use fantoccini::Locator;
 use serde_json::{Value, json};
 
 /// Chooses an option of a list.
@@ -116,6 +117,33 @@ async fn a_field_that_the_user_leaves_is_checked_by_its_limits_and_by_the_manage
     page.until_text("h1", "nightly").await;
     let made = api.until_observer("nightly", |it| it.schedule.is_some()).await;
     assert_eq!(made.schedule.unwrap().time_zone, "UTC");
+}
+
+#[tokio::test]
+async fn fields_that_most_observers_leave_out_are_folded_until_one_has_a_value_or_a_complaint() {
+    let mut cluster = Cluster::new("folded");
+    cluster.manager().await;
+    cluster.service("a", 2).await;
+    let page = Browser::open(&format!("{}/#/create", cluster.api.url)).await;
+    let open = |names: &str| {
+        format!(
+            "[...document.querySelectorAll('.fold[open]')].map((it) => it.dataset.key).join() === '{names}'"
+        )
+    };
+    page.until("three folds", "document.querySelectorAll('.fold').length === 3").await;
+    page.until("all are closed", &open("")).await;
+    page.fill("#new-grace", "soon").await;
+    page.run("document.querySelector('#new-grace').dispatchEvent(new FocusEvent('blur'))").await;
+    page.until_text("#new-grace-hint", "is not a duration").await;
+    page.until("the complaint is seen", &open("failing")).await;
+    page.click(Locator::Css(".fold[data-key=policies] summary")).await;
+    page.write("#new-priority", "7").await;
+    // The draft that was kept shows its values.
+    page.view("#/observers").await;
+    page.until_text("h1", "Observers").await;
+    page.view("#/create").await;
+    page.until_text("main", "priority: 7").await;
+    page.until("what has values is seen", &open("policies,failing")).await;
 }
 
 #[tokio::test]

@@ -291,7 +291,7 @@ function draw({ kinds, pools, namespaces }, { params }, context) {
     h("form", { class: "sheet", id: "new-form", novalidate: true, onsubmit: (event) => { event.preventDefault(); send({ members, isWhole }, context); context.redraw(); } },
       h("fieldset", { key: "what" }, h("legend", {}, "What"), form.namespace(namespaces), form.text("Name", "/name", ["name"], undefined, "letters, digits, - _ . ; if empty, the manager generates a name"),
         form.choice("Kind", "/kind", ["kind"], kinds.map((it) => [it.name, it.name]), `${kind.services === 1 ? "1 service offers" : `${kind.services} services offer`} it`, choose)),
-      form.spec(draft.kind, members, useExample(kind, members, context)), form.placement(pools), form.failing(), form.times()),
+      form.spec(draft.kind, members, useExample(kind, members, context)), form.placement(pools), form.policies(), form.failing(), form.times()),
     review({ members, isWhole }, pools))];
 }
 

@@ -8,8 +8,8 @@ import { coded, complaint } from "./show.js";
 const RETRIES = [["", "default: after 1 s, doubling to 1 min, without limit"], ["exponential", "doubling delays"], ["fixed", "the same delay each time"], ["intervals", "these delays, then it fails"]];
 const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"], ["restart", "stop and execute again"]];
 /** The values of the form for members with other names; the time zone belongs to the schedule or the windows. */
-const VALUES = { start_at: "start", finish_at: "finish", start_within: "within", attempt_timeout: "timeout", time_zone: "schedule" };
-const DEFAULTS = { grace: "10s" };
+const VALUES = { start_at: "start", finish_at: "finish", start_within: "within", attempt_timeout: "timeout", time_zone: "schedule", overlap: "forbid" };
+const DEFAULTS = { grace: "10s", priority: "0", weight: "1" };
 const PLAIN = { autocomplete: "off", spellcheck: "false" };
 
 /** Managers say what is wrong about a member: the field is the subject. */
@@ -73,10 +73,15 @@ class Fields {
   placement(pools) {
     const named = [...new Set([...pools.map((it) => it.name), this.draft.pool])].filter((it) => it && it !== "default");
     const options = [["", "default"], ...named.map((it) => [it, it])];
-    return h("fieldset", { key: "placement" }, h("legend", {}, "Placement and policies"),
+    return h("fieldset", { key: "placement" }, h("legend", {}, "Placement"),
       this.line("Pool", "/pool", "pool", h("select", { name: "pool", onchange: this.keep("pool", "/pool") }, options.map(([value, text]) => h("option", { value, selected: (this.draft.pool === "default" ? "" : this.draft.pool) === value }, text))), "the group of services that may run it"),
       this.has("labels") ? this.text("Labels", "/labels", ["labels"], "team=a, region=eu", "key=value, comma-separated") : null,
-      this.check("Queue when full", "queue", "it waits for a slot when the pool is full; otherwise, the manager refuses it (`on_full`)"),
+      this.check("Queue when full", "queue", "it waits for a slot when the pool is full; otherwise, the manager refuses it (`on_full`)"));
+  }
+
+  /** Its place among others. */
+  policies() {
+    return this.folded("policies", ["Policies", "priority, weight, limits, overlap"], ["priority", "weight", "limits", "overlap"],
       this.text("Priority", "/priority", ["priority"], "0", "-100 to 100; free slots go to the highest priority first", { type: "number", min: -100, max: 100, step: 1 }),
       this.text("Weight", "/weight", ["weight"], "1", "the number of slots that it takes", { type: "number", min: 1, max: 1000, step: 1 }),
       this.has("limits") ? this.text("Limits", "/limits", ["limits"], "account-42", "keys, separated by commas; it starts when each of these limits has a free place") : null,

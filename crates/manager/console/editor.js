@@ -199,7 +199,7 @@ function form(draft, kinds, pools, context) {
   draft.values.wrong = { ...judged, ...draft.own };
   const fields = fieldsOf(draft.values, { id: "edit", hidden: draft.hidden, changed: () => read(draft, kind, context), redraw: () => context.redraw() });
   const rest = [...draft.hidden, ...others.map((it) => `${it} of the spec`)];
-  return h("div", { class: "sheet", key: "form" }, fields.spec(draft.definition.kind ?? "no kind", shown), fields.placement(pools), fields.failing(), fields.times(),
+  return h("div", { class: "sheet", key: "form" }, fields.spec(draft.definition.kind ?? "no kind", shown), fields.placement(pools), fields.policies(), fields.failing(), fields.times(),
     rest.length ? h("p", { class: "hint" }, `The form has no field for ${rest.join(", ")}: to change that, switch to YAML.`) : null);
 }
 

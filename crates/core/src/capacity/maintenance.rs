@@ -129,20 +129,29 @@ fn capacity_under(ordered: Option<u32>, service: &ServiceRow) -> u32 {
     if service.registration.pool_single { capacity.min(BLOCK_MAX) } else { capacity }
 }
 
-/// The order that a service's latest heartbeat does not confirm, as a sentence; `None` if it follows its orders.
+/// The order that a service's latest heartbeat does not confirm, as a sentence; `None` if it follows its orders. Until its first
+/// heartbeat, a service works as it has registered.
 ///
 /// The obvious way shows the order as the state. But an older version that does not know the order ignores it.
 #[must_use]
 pub fn unconfirmed(orders: &Orders, service: &ServiceRow, now: Timestamp) -> Option<String> {
-    let heartbeat = service.heartbeat.as_ref().filter(|_| !service.state().is_over())?;
+    if service.state().is_over() {
+        return None;
+    }
+    let state = service.heartbeat.as_ref().map_or(Intent::Active, |heartbeat| heartbeat.state);
     let capacity = capacity_under(orders.capacity, service);
-    // The number of an order is the time of its last change.
-    let silence = now.since(Timestamp(i64::try_from(orders.revision).unwrap_or(i64::MAX)));
-    let asked = match (orders.drain.is_some(), orders.cordoned, heartbeat.state) {
+    // The number of an order is the time of its last change. A new process confirms older orders, too.
+    let ordered = Timestamp(i64::try_from(orders.revision).unwrap_or(i64::MAX));
+    let silence = now.since(ordered.max(service.registered_at));
+    if service.heartbeat.is_none() && silence >= CONFIRM_WITHIN {
+        // Its silence has another cause than the order.
+        return None;
+    }
+    let asked = match (orders.drain.is_some(), orders.cordoned, state) {
         (true, _, Intent::Active | Intent::Cordoned) => "drain asked".to_owned(),
         (false, true, Intent::Active) => "cordon asked".to_owned(),
         (false, false, Intent::Cordoned) => "uncordon asked".to_owned(),
-        _ if heartbeat.capacity != capacity => format!("capacity {capacity} asked"),
+        _ if service.capacity() != capacity => format!("capacity {capacity} asked"),
         // Its heartbeats still tell of the drain that the order ends.
         (false, false, Intent::Draining) if silence < CONFIRM_WITHIN => "uncordon asked".to_owned(),
         // A service that is stopping reports that it drains, whatever its orders.

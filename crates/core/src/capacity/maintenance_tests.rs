@@ -235,10 +235,23 @@ fn an_unconfirmed_order_is_shown_as_unconfirmed() {
     let mut over = service(1, 3, Intent::Active);
     over.on_gone(at(600));
     assert_eq!(unconfirmed(&orders, &over, at(700)), None);
-    assert_eq!(
-        unconfirmed(&orders, &ServiceRow { heartbeat: None, ..service(1, 0, Intent::Active) }, at(700)),
-        None
-    );
+}
+
+#[test]
+fn an_order_is_unconfirmed_until_the_first_heartbeat_of_a_new_process() {
+    let registered =
+        |secs| ServiceRow { heartbeat: None, registered_at: at(secs), ..service(1, 0, Intent::Active) };
+    let mut orders = Orders::default();
+    assert_eq!(unconfirmed(&orders, &registered(100), at(101)), None, "there is no order");
+    orders.cordon(at(100));
+    // The order is older than the process, or the reverse.
+    for secs in [90, 99, 110] {
+        let told = unconfirmed(&orders, &registered(secs), at(111));
+        assert_eq!(told.as_deref(), Some("cordon asked, not confirmed yet"), "{secs}");
+    }
+    assert_eq!(unconfirmed(&orders, &registered(110), at(125)), None, "it is silent for another reason");
+    orders.uncordon(at(126));
+    assert_eq!(unconfirmed(&orders, &registered(110), at(127)), None);
 }
 
 #[test]

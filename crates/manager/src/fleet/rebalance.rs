@@ -21,6 +21,12 @@ const LIMITED: Duration = Duration::from_secs(10);
 /// The pause between two plans of the same pool, unless the moves of the first are done before.
 pub(crate) const SETTLES: Duration = Duration::from_secs(15);
 
+/// A manager that ends the limits of a plan needs a moment; another one waits for it this often, with this pause.
+const ENDING_LOOKS: u32 = 20;
+const ENDING_PAUSE: Duration = Duration::from_millis(50);
+/// The text of the note of a plan whose limits a manager ends.
+const ENDING: &str = "ending";
+
 /// Under this prefix are the notes of pools in which the limits of a plan hold.
 const UNDER: &str = "rebalancing/";
 
@@ -36,14 +42,21 @@ pub(crate) struct InProgress {
     pub(crate) moves: Option<u64>,
     /// The number of moves that would still even out the pool after the plan, which has a maximum number of moves.
     not_planned: u64,
+    /// Its note.
+    note: String,
 }
 
 impl InProgress {
+    /// Reads the note of a plan; `None` if a manager ends its limits.
     fn read(name: &str, text: &str) -> Option<Self> {
+        if text == ENDING {
+            return None;
+        }
         // 0.1.0 notes no number, and early versions of 0.2.0 only the moves.
         let (moves, not_planned) = text.split_once(' ').unwrap_or((text, ""));
         let pool = name.strip_prefix(UNDER)?.parse().ok()?;
-        Some(Self { pool, moves: moves.parse().ok(), not_planned: not_planned.parse().unwrap_or(0) })
+        let (moves, not_planned) = (moves.parse().ok(), not_planned.parse().unwrap_or(0));
+        Some(Self { pool, moves, not_planned, note: text.to_owned() })
     }
 
     /// The number of its moves that have not happened yet. If `services` have the slots in use by the reports of runs, these show the
@@ -112,6 +125,28 @@ pub(crate) async fn begin(manager: &Arc<Manager>, plan: &PoolPlan, why: &str) ->
     Ok(true)
 }
 
+/// Begins, unless moves of the former plan of this pool have not happened yet. A user may request a plan as soon as an answer shows that
+/// the former one is done, before a manager has ended its limits.
+pub(crate) async fn begin_asked(
+    manager: &Arc<Manager>,
+    plan: &PoolPlan,
+    why: &str,
+) -> Result<bool, StoreError> {
+    for _ in 0..ENDING_LOOKS {
+        if begin(manager, plan, why).await? {
+            return Ok(true);
+        }
+        let (open, services) =
+            (in_progress(&manager.records).await?, manager.records.services_as_reported().await?);
+        if open.iter().any(|it| it.pool == plan.pool && it.moves_left(&services) > 0) {
+            return Ok(false);
+        }
+        end(manager).await?;
+        tokio::time::sleep(ENDING_PAUSE).await;
+    }
+    Ok(false)
+}
+
 /// Ends the limits of plans whose moves are done: observers that wait get the free slots at once, and the next plan need not wait.
 pub(crate) async fn end(manager: &Arc<Manager>) -> Result<(), StoreError> {
     let plans = in_progress(&manager.records).await?;
@@ -120,7 +155,11 @@ pub(crate) async fn end(manager: &Arc<Manager>) -> Result<(), StoreError> {
     }
     let services = manager.records.services_as_reported().await?;
     for plan in plans {
-        if plan.moves_left(&services) > 0 {
+        // Of several managers, one ends the limits.
+        let note = format!("{UNDER}{}", plan.pool);
+        if plan.moves_left(&services) > 0
+            || !manager.records.store.swap_note(&note, &plan.note, ENDING).await?
+        {
             continue;
         }
         let pool = plan.pool;
@@ -134,7 +173,8 @@ pub(crate) async fn end(manager: &Arc<Manager>) -> Result<(), StoreError> {
             };
             commands::order_later(manager, asked.service, Command::HandOver(asked));
         }
-        for note in [format!("{UNDER}{pool}"), turn_of(&pool)] {
+        // In this order, because another plan can begin as soon as its turn is free.
+        for note in [note, turn_of(&pool)] {
             manager.records.store.set_note(&note, "", Duration::ZERO).await?;
         }
         manager.records.note_change();

@@ -67,7 +67,7 @@ pub(crate) async fn apply(
     let wish = wish(body)?;
     let plans = rebalance::plan(&manager.records, wish.pool.as_ref(), wish.moves).await?;
     for plan in &plans {
-        if !rebalance::begin(&manager, plan, "requested by a user").await? {
+        if !rebalance::begin_asked(&manager, plan, "requested by a user").await? {
             let detail = format!(
                 "the pool {} is being rebalanced: try again when its moves are done, at the latest in {} s",
                 plan.pool,
