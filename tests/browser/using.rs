@@ -366,6 +366,7 @@ async fn chips_count_within_the_filter_and_a_full_pool_refuses_a_move() {
     // A field is checked when the user leaves it.
     page.view("#/create").await;
     page.until("the form", "document.activeElement.id === 'new-name'").await;
+    page.click(Locator::Css(".fold[data-key=policies] summary")).await;
     page.write("#new-priority", "500\u{e004}").await;
     page.until_text("#new-priority-hint", "“500” is not a whole number from -100 to 100").await;
     page.write("#spec-every", "soon\u{e004}").await;

@@ -113,6 +113,30 @@ async fn a_short_freeze_loses_nothing() {
     assert_eq!((it.status, it.epoch), (Status::Processing, 1 << 32), "{it:?}");
 }
 
+/// The fence trips after 5 s, and the broker notices after 10 s: a service that is thawed between them ends what it runs.
+#[tokio::test]
+async fn the_gap_of_an_observer_whose_service_was_frozen_contains_the_freeze() {
+    let dev = Dev::start(2, 10).await;
+    dev.api.create(json!({"name": "tick", "kind": "ticker"})).await;
+    let first = dev.api.until_observer("tick", |it| it.health == Some(Health::Running)).await;
+    let service = holder(&first).unwrap().to_owned();
+    assert_eq!(dev.run(&format!("chaos freeze {service}")).0, Some(0));
+    let frozen_at = clock::now();
+    wait_for("the fence to be due", || {
+        let frozen = clock::now().since(frozen_at);
+        std::future::ready(if frozen >= Duration::from_secs(7) { Ok(()) } else { Err(format!("{frozen:?}")) })
+    })
+    .await;
+    let thawed_at = clock::now();
+    assert_eq!(dev.run(&format!("chaos thaw {service}")).0, Some(0));
+    dev.api.until_observer("tick", |it| it.epoch > first.epoch && it.health == Some(Health::Running)).await;
+    let starts = "/v1/observers/tick/events?type=started";
+    let starts = dev.api.until_events(starts, |all| all.len() == 2).await;
+    let gap = starts.iter().find_map(|it| it.gap_ms).unwrap();
+    let frozen = thawed_at.since(frozen_at).as_millis();
+    assert!(u128::from(gap) >= frozen, "frozen for {frozen} ms: {starts:?}");
+}
+
 #[tokio::test]
 async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives() {
     let dev = Dev::start(2, 10).await;

@@ -37,10 +37,15 @@ async fn answers(session: &dyn Session, fence: &Fence) {
     }
 }
 
+/// A process that was frozen for longer than the fence permits publishes nothing before the fence trips: managers would take it for a
+/// sign of life of code that stood still.
 async fn confirms(session: &dyn Session, fence: &Fence, (heartbeats, body): (&Target, Vec<u8>)) {
     let mut ticks = ticks(fence);
     loop {
         ticks.tick().await;
+        if !fence.stands() {
+            continue;
+        }
         let sent = boottime();
         let message = Message { body: body.clone().into(), headers: Vec::new() };
         match session.publish(heartbeats, message).await {

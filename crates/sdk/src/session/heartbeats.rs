@@ -27,7 +27,12 @@ pub(super) struct Pulse {
 
 impl ServiceSession {
     /// Sends a heartbeat. Nothing waits for it: the next one repeats its content.
+    ///
+    /// A process that was frozen sends none before its fence trips: managers would count the gaps of its observers from that heartbeat.
     pub(super) fn heartbeat(&mut self) {
+        if !self.fence.stands() {
+            return;
+        }
         let Some((target, message)) = self.next_heartbeat() else { return };
         let session = self.me.session.clone();
         self.helpers.spawn(async move {

@@ -380,7 +380,13 @@ class ServiceSession:
             self.heartbeat()
 
     def heartbeat(self) -> None:
-        """Sends a heartbeat. Nothing waits for it: the next one repeats its content."""
+        """Sends a heartbeat. Nothing waits for it: the next one repeats its content.
+
+        A process that was frozen sends none before its fence trips: managers would count the gaps of its observers from
+        that heartbeat, although their code stood still before.
+        """
+        if not self.fence.stands:
+            return
         self._heartbeats += 1
         self._held_told = self.machine.blocks.held
         content = {
