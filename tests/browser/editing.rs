@@ -138,6 +138,33 @@ async fn a_default_that_the_text_leaves_out_is_no_change() {
 }
 
 #[tokio::test]
+async fn a_text_for_a_new_observer_survives_a_look_elsewhere() {
+    let mut cluster = Cluster::new("kept-text");
+    cluster.manager().await;
+    cluster.service("a", 10).await;
+    let page = Browser::open(&format!("{}/#/create?as=yaml", cluster.api.url)).await;
+    page.until("the text", "document.querySelector('#definition')").await;
+    retype(&page, "'name: draft-1\\nkind: ticker\\nspec:\\n  every: 9s\\n'").await;
+    let is_there = "document.querySelector('#definition')?.value.includes('every: 9s')";
+    let away = async || {
+        page.view("#/events").await;
+        page.until_text("h1", "Events").await;
+        page.view("#/create").await;
+    };
+    away().await;
+    page.until("the draft", is_there).await;
+    page.until_text("main", "The text is your unsaved draft.").await;
+    // The form takes the draft over, and is the draft from then on.
+    page.press("Form").await;
+    page.until("the form", "document.querySelector('#new-name')?.value === 'draft-1'").await;
+    away().await;
+    page.until_text("main", "The form shows your unsaved draft.").await;
+    page.press("Discard the draft").await;
+    away().await;
+    page.until("an empty form", "document.querySelector('#new-name')?.value === ''").await;
+}
+
+#[tokio::test]
 async fn a_clone_is_corrected_as_json_and_created() {
     let mut cluster = Cluster::new("cloning");
     cluster.manager().await;

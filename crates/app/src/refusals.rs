@@ -61,6 +61,9 @@ fn flag(path: &str) -> String {
     format!("--{}", path.replace('_', "-"))
 }
 
+const RETRY_EXAMPLE: &str =
+    "; for example --retry '{\"kind\": \"fixed\", \"every\": \"5s\", \"attempts\": 10}', or --retry never";
+
 /// What the user can do if another observer has the name, and the flag of a cure that the manager names.
 pub(crate) fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
     match error.downcast::<Failure>() {
@@ -71,7 +74,9 @@ pub(crate) fn with_cure(error: anyhow::Error, name: &str) -> anyhow::Error {
         .into(),
         Ok(failure) => {
             let text = failure.to_string().replace("on_full \"queue\"", "--on-full queue");
-            failure.replaced(text).into()
+            let is_about_retry = text.starts_with("--retry") || text.contains("; --retry");
+            let example = if is_about_retry { RETRY_EXAMPLE } else { "" };
+            failure.replaced(text + example).into()
         }
         Err(error) => error,
     }

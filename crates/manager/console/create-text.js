@@ -40,8 +40,8 @@ export function dropText() {
   try { sessionStorage.removeItem(KEY); } catch { /* nothing is kept there */ }
 }
 
-function keepText({ from, mode, text, definition }) {
-  try { sessionStorage.setItem(KEY, JSON.stringify({ from, mode, text, definition })); } catch { /* a full store keeps the text until a reload */ }
+function keepText({ from, mode, text, definition, isTyped }) {
+  try { sessionStorage.setItem(KEY, JSON.stringify({ from, mode, text, definition, isTyped })); } catch { /* a full store keeps the text until a reload */ }
 }
 
 /** The text that this tab kept, if it began in the same way. */
@@ -56,6 +56,20 @@ function heldText(from) {
 export const leaveTo = (from) => { location.hash = from ? `#/observers/${encodeURIComponent(from)}` : "#/observers"; };
 
 export const textDraft = () => draft;
+
+/** The mode of a text for a new observer that the user has typed, left, and not changed to the form; null if there is none. */
+export function keptMode() {
+  draft ??= heldText("");
+  if (!draft?.isTyped || draft.from !== "") return null;
+  draft.isKept = true;
+  return draft.mode;
+}
+
+/** The form shows the definition of the text. */
+export function takeOverText() {
+  draft.isTyped = false;
+  keepText(draft);
+}
 
 export async function loadText(params, mode) {
   const from = params.get("from") ?? "";
@@ -90,6 +104,6 @@ export function drawText(known, forget, context) {
     queueMicrotask(() => checkAgain(draft, known.kinds, context));
   }
   const discard = async () => { const { from, mode } = draft; draft = draftOf(null, await startOf(from), { from, mode }); context.redraw(); };
-  const kept = draft.isKept && draft.text !== null ? h("p", { class: "notice", "data-tone": "wait", key: "kept" }, "The text is your unsaved draft. ", h("button", { type: "button", class: "button small", onclick: discard }, "Discard the draft")) : null;
+  const kept = draft.isKept && (draft.isTyped || draft.text !== null) ? h("p", { class: "notice", "data-tone": "wait", key: "kept" }, "The text is your unsaved draft. ", h("button", { type: "button", class: "button small", onclick: discard }, "Discard the draft")) : null;
   return editor(draft, known, { title: "Definition", word: "Create", save: () => send(forget, context), cancel: () => { const { from } = draft; dropText(); forget(); leaveTo(from); }, notice: kept }, context);
 }

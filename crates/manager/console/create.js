@@ -3,7 +3,7 @@ import { Refused, call, get } from "./api.js";
 import { confirm, toast } from "./ask.js";
 import { complaints } from "./create-check.js";
 import { CLEAN, body, formOf, membersOf } from "./create-form.js";
-import { drawText, dropText, leaveTo, loadText, startOf, startText, textDraft } from "./create-text.js";
+import { drawText, dropText, keptMode, leaveTo, loadText, startOf, startText, takeOverText, textDraft } from "./create-text.js";
 import { fieldAt, fieldsOf } from "./definition-fields.js";
 import { ordered } from "./definition.js";
 import { dryRuns, judgment, readablePart } from "./dry-run.js";
@@ -103,6 +103,9 @@ async function load({ params }) {
   const [kinds, pools, namespaces] = await Promise.all([get("/v1/kinds"), readable("pools:read", () => get("/v1/pools"), none), readable("namespaces:read", () => get("/v1/namespaces"), none)]);
   if (!params.get("from") && draft.from) leaveClone();
   if (modeOf(params) === "form") await fillFrom(params.get("from"), kinds.items);
+  // A text that the user has left is the draft, unless the form holds one.
+  const isPlain = modeOf(params) === "form" && !params.get("from") && !params.get("kind"), mode = isPlain && isClean() ? keptMode() : null;
+  if (mode) location.replace(`#/create?as=${mode}`);
   return { kinds: kinds.items, pools: pools.items, namespaces: namespaces.items.map((it) => it.name) };
 }
 
@@ -156,6 +159,7 @@ async function toForm(kinds, context) {
   const { values, lost } = formOf(textDraft().definition, kinds);
   if (lost.length && !await confirm({ title: "Switch to the form?", lines: [`The form cannot show these fields of the definition completely: ${lost.join(", ")}. It drops what it cannot show.`], action: "Switch to the form" })) return;
   draft = values;
+  takeOverText();
   unjudged();
   keepDraft();
   context.set({ as: "" });

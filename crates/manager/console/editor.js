@@ -111,7 +111,7 @@ function fromJson(text) {
 }
 
 function typed(draft, text, context) {
-  draft.text = text;
+  Object.assign(draft, { text, isTyped: true });
   try {
     const value = draft.mode === "json" ? fromJson(text) : fromYaml(text);
     if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("a definition is a map, such as name: hello");

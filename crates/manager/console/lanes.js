@@ -76,27 +76,35 @@ function momentary(incidents, columnMs) {
   };
 }
 
-/** The segments with a gap of which only a part of the observers is left: the others of the same gap have started. */
-function partial(segments) {
-  const parts = new Set();
-  let run = [];
-  const close = () => { const all = most({ segments: run }, "gap"); run.filter((it) => it.gap < all).forEach((it) => parts.add(it)); run = []; };
+/** A gap of a few of many observers is to be seen, too. */
+const GAP_MIN = 5;
+
+/** How high the gap of each segment is drawn: its part of the observers that the service held before, or that ran nowhere in the same gap. */
+function gapHeights(segments) {
+  const heights = new Map();
+  let run = [], before = 0;
+  const close = () => {
+    const all = Math.max(before, ...run.map((it) => Math.max(it.held_max, it.gap)));
+    run.forEach((it) => heights.set(it, Math.max(ROW * Math.min(it.gap / all, 1), GAP_MIN)));
+    run = [];
+  };
   for (const it of segments) {
-    if (it.gap === 0 || (run.length && Date.parse(run.at(-1).until) < Date.parse(it.since))) close();
-    if (it.gap > 0) run.push(it);
+    if (it.gap > 0) { run.push(it); continue; }
+    if (run.length) close();
+    before = it.held_max;
   }
-  close();
-  return parts;
+  if (run.length) close();
+  return heights;
 }
 
 function faults(segments, row, { x, isCoarse }, isMomentary) {
-  const parts = partial(segments);
+  const heights = gapHeights(segments);
   return segments.filter((it) => it.gap > 0 || it.overlap > 0).flatMap((it) => {
     const from = x(Date.parse(it.since)), whole = x(Date.parse(it.until)) - from, isBrief = isCoarse || isMomentary(it), width = isBrief ? Math.max(whole - 1, 1.2) : Math.max(whole, 2.5);
-    const part = (name) => s("rect", { class: name, x: from.toFixed(1), y: y(row), width: width.toFixed(1), height: ROW, rx: 1 });
+    const part = (name, height = ROW) => s("rect", { class: name, x: from.toFixed(1), y: (y(row) + ROW - height).toFixed(1), width: width.toFixed(1), height: height.toFixed(1), rx: 1 });
     // A column of a minute has a gap if there was one for a moment: it must not look like a minute of it.
-    if (isBrief) return [it.gap > 0 ? part("gap brief") : null, it.overlap > 0 ? part("overlap") : null];
-    return [it.gap > 0 ? part(parts.has(it) ? "gap some" : "gap") : null, it.overlap > 0 ? part("overlap") : null];
+    if (isBrief) return [it.gap > 0 ? part("gap brief", heights.get(it)) : null, it.overlap > 0 ? part("overlap") : null];
+    return [it.gap > 0 ? part("gap", heights.get(it)) : null, it.overlap > 0 ? part("overlap") : null];
   }).filter(Boolean);
 }
 
@@ -126,9 +134,9 @@ const short = (name, width, less = 0) => {
 /** A lane of a group is indented by so many pixels. */
 const INDENT = 12;
 
-function laneLabel(lane, row, width, { capacity, isGrouped, marks }) {
+function laneLabel(lane, row, width, { capacity, isGrouped, marks, past }) {
   const name = short(lane.service, width, isGrouped ? 2 : 0), x = isGrouped ? 14 + INDENT : 14;
-  const text = lane.lives ? `${number(lane.held)}${capacity ? ` / ${number(capacity)}` : ""}` : endOf(lane, marks);
+  const text = !lane.lives ? endOf(lane, marks) : past ? `${number(lane.held)} at ${shortClock(past)}` : `${number(lane.held)}${capacity ? ` / ${number(capacity)}` : ""}`;
   return s("a", { href: `#/services/${encodeURIComponent(lane.service)}` },
     s("text", { class: "lane-name", x, y: y(row) + 14 }, name), s("text", { x, y: y(row) + 28 }, text));
 }
@@ -214,11 +222,12 @@ const pattern = (id, size, color, opacity) => s("pattern", { id, width: size, he
 
 /** The axis of a picture that ends longer ago than this, in ms, has the time of the clock. */
 const LIVE_MS = 10000;
+const isLive = (at) => Math.abs(Date.now() - at.until) < LIVE_MS;
 /** The width of the words at the start of the axis. */
 const START = 76;
 
 function axis(at, bottom, width, isFromStart) {
-  const live = Math.abs(Date.now() - at.until) < LIVE_MS;
+  const live = isLive(at);
   const start = isFromStart ? s("text", { key: "start", x: at.left, y: bottom + 15 }, "since start") : null;
   return [start, ...ticks(at, width / 130, !live).map(({ at: moment, ago, isFine }) => {
     const place = at.x(moment).toFixed(1);
@@ -254,7 +263,7 @@ function chart(all, capacities, width, groups, choose) {
   const bottom = y(drawn.length) - BETWEEN, known = picture.complete_since ? Date.parse(picture.complete_since) : null;
   const shown = picture.incidents.filter((it) => rows.has(it.from)), crowded = crowdedOf(shown, at);
   const lane = (it, row) => s("g", { key: it.group ? `group-${it.group}` : it.service, class: it.group ? "group" : undefined },
-    it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), isGrouped: Boolean(groups?.by), marks: all.marks }),
+    it.group ? groupLabel(it, row, width, groups) : it.sum ? s("g", {}, s("text", { class: "lane-name", x: 14, y: y(row) + 14 }, it.service), s("text", { x: 14, y: y(row) + 28 }, "services")) : laneLabel(it, row, width, { capacity: capacities.get(it.service), isGrouped: Boolean(groups?.by), marks: all.marks, past: isLive(at) ? null : at.until }),
     s("rect", { class: "bed", x: left, y: y(row), width: width - left - 14, height: ROW, rx: 4 }),
     it.group || it.sum ? null : lifeLines(it, all.marks, row, at), heldPaths(it.segments, row, full(it), at), faults(it.segments, row, at, momentary(picture.incidents.filter((one) => it.sum || stands(it, one.from)), columnMs)), marksOf(picture.marks.filter((one) => one.service !== null && stands(it, one.service)), at, y(row) + ROW / 2));
   return s("svg", { class: "chart", viewBox: `0 0 ${width} ${bottom + FOOT}`, role: "group", "aria-label": "Failover timeline: a lane for each service. The table below has the same data.",
@@ -281,7 +290,7 @@ const asTable = ({ lanes, marks }, groups) => {
 ], lanes.map((it) => ({ ...it, name: it.service }))));
 };
 
-const PALE = "observers of the service ran nowhere; pale: only some of them did not run yet, or the gap is too short to draw to scale";
+const PALE = "observers of the service ran nowhere; the height is their part of those that it held; pale: the gap is too short to draw to scale";
 const LEGEND = [["held", "good", "M0 8H10", "the number of observers that the service holds; the full height is its capacity now"], ["gap", "bad", "M5 0V10", PALE]];
 const hinted = (text, meaning) => (meaning ? h("span", { class: "hinted", title: meaning }, text) : text);
 const entry = (word, tone, d, meaning) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": tone, d })), hinted(word, meaning));

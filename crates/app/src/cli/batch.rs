@@ -51,6 +51,9 @@ pub(crate) enum Batch {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateBatch {
+    /// Name, instead of the name in the file; the same as --name
+    #[arg(value_name = "NAME", conflicts_with = "name")]
+    pub(crate) named: Option<String>,
     /// File with the batch as YAML or JSON: name, defaults, observers, max_running; - reads standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -71,5 +74,5 @@ pub(crate) struct CreateBatch {
 impl CreateBatch {
     pub(crate) const EXAMPLES: &'static str = "Examples:
   everwatch batch create -f reports.json --key reports-2026-03
-  everwatch batch create -f reports.json --name reports-2 --max-running 50 --wait";
+  everwatch batch create reports-2 -f reports.json --max-running 50 --wait";
 }

@@ -18,6 +18,7 @@ use everwatch_core::id::Namespace;
 use everwatch_core::observer::definition::MEMBERS;
 use everwatch_core::record::reason::ReasonCode;
 use everwatch_core::record::status::Status;
+use everwatch_core::spelling::nearest;
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
 use reqwest::Method;
@@ -280,7 +281,11 @@ fn manifest(number: usize, observer: Value) -> Result<(Key, Map<String, Value>),
     without_state(&mut manifest);
     let name = match manifest.get("name") {
         Some(Value::String(name)) => name.clone(),
-        None | Some(Value::Null) => return Err(format!("observer {number} in this file has no `name`")),
+        None | Some(Value::Null) => {
+            let meant = manifest.keys().find(|key| nearest(key, ["name"]).is_some());
+            let tip = meant.map_or_else(String::new, |key| format!("; did you mean `name` by `{key}`?"));
+            return Err(format!("observer {number} in this file has no `name`{tip}"));
+        }
         Some(other) => {
             return Err(format!(
                 "the `name` of observer {number} in this file is {}, which is not a string: write it in quotes (YAML reads y, no and on as true or false)",
@@ -433,7 +438,8 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             path
         };
-        let a = file("a.yaml", "- {name: a}\n- {kind: ticker}\n- {name: no}\n- ticker\n- {name: a}\n");
+        let a =
+            file("a.yaml", "- {name: a}\n- {kind: ticker, nmae: b}\n- {name: no}\n- ticker\n- {name: a}\n");
         let b = file("b.yaml", "a: b\n c: d\n");
         let listed = file("c.yaml", "observers:\n- {name: c}\n- {name: d}\n");
         let names: Vec<_> = read(&[listed]).unwrap().into_iter().map(|(key, ..)| key.name).collect();
@@ -441,7 +447,10 @@ mod tests {
         let told = read(&[a.clone(), b.clone()]).unwrap_err().to_string();
         let lines: Vec<&str> = told.lines().collect();
         let (a, b) = (a.display(), b.display());
-        assert_eq!(lines[0], format!("{a}: observer 2 in this file has no `name`"));
+        assert_eq!(
+            lines[0],
+            format!("{a}: observer 2 in this file has no `name`; did you mean `name` by `nmae`?")
+        );
         assert!(
             lines[1].starts_with(&format!("{a}: the `name` of observer 3 in this file is false")),
             "{told}"

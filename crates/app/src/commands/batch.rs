@@ -92,7 +92,7 @@ async fn create(client: &Client, asked: CreateBatch) -> anyhow::Result<()> {
         return Err(Failure::Usage(format!("{file}: write an object with the member \"observers\"")).into());
     };
     let mut flags = Vec::new();
-    if let Some(name) = asked.name {
+    if let Some(name) = asked.named.or(asked.name) {
         members.insert("name".to_owned(), json!(name));
         flags.push("name");
     }

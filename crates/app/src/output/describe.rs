@@ -229,6 +229,7 @@ fn retry(it: &Retry) -> String {
             )
         }
         Retry::Fixed { every, attempts } => format!("every {}, {}", show(*every), starts(attempts)),
+        Retry::Intervals { delays } if delays.is_empty() => "never: it fails at its first error".to_owned(),
         Retry::Intervals { delays } => {
             let delays: Vec<_> = delays.iter().map(|delay| show(delay.0)).collect();
             format!("after {}, then it gives up", delays.join(", "))

@@ -93,7 +93,8 @@ fn unknown(row: &Row, which: WhichRun, runs: &[Run]) -> Problem {
         WhichRun::Previous if runs.is_empty() => format!("observer {name} has had no run yet"),
         WhichRun::Previous => {
             format!(
-                "no run of observer {name} before the newest one is known: there was none, or its events are no longer kept"
+                "no run of observer {name} before the newest one is known: there was none, or its events are no longer kept; \
+                 attempts after an error belong to the same run, whose output `everwatch observer logs {name}` shows"
             )
         }
         WhichRun::Of(epoch) => {
