@@ -37,7 +37,8 @@ const gapOf = (it, ms) => gapText(ms, isBound(it));
 /** Gaps that are all the same are one number. */
 function gapsOf(it) {
   const [median, p99, longest] = [it.gap_ms_median, it.gap_ms_p99, it.gap_ms_max].map((ms) => gapOf(it, ms));
-  return median === longest ? `gap ${longest}` : `gap median ${median} · p99 ${p99} · longest ${longest}`;
+  // Of few gaps, the longest is the percentile.
+  return median === longest ? `gap ${longest}` : `gap median ${median}${p99 === longest ? "" : ` · p99 ${p99}`} · longest ${longest}`;
 }
 export const gaps = (it) => it.waiting > 0 ? `longest gap so far ${gapOf(it, it.gap_ms_max)}` : `${gapsOf(it)} · overlap ${it.overlap_ms_max ? duration(it.overlap_ms_max) : "0"}`;
 

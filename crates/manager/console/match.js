@@ -53,10 +53,15 @@ function distance(a, b) {
   return last[b.length];
 }
 
+/** A word of so many letters may be the beginning of a name. */
+const SHORT = 3;
+
 /** The name that a user may have meant; null if none is similar. */
 export function nearest(typed, names) {
   const all = typed.length > 64 ? [] : names.map((name) => ({ name, far: distance(typed.toLowerCase(), name.toLowerCase()) })).sort((a, b) => a.far - b.far);
-  return all.length && all[0].far <= Math.max(1, Math.floor(typed.length / 3)) ? all[0].name : null;
+  if (all.length && all[0].far <= Math.max(1, Math.floor(typed.length / 3))) return all[0].name;
+  const longer = typed.length < SHORT ? [] : names.filter((name) => name.toLowerCase().startsWith(typed.toLowerCase()));
+  return longer.length === 1 ? longer[0] : null;
 }
 
 /** Parts of a name that contain what is typed with one mistake: each such name contains at least one of them. */

@@ -126,11 +126,14 @@ function selection({ page }, context) {
     h("button", { type: "button", class: "quiet", onclick: () => { ticked.clear(); context.redraw(); } }, "Clear"));
 }
 
+/** Columns of which the newest or the highest is looked for. */
+const HIGHEST_FIRST = new Set(["started", "created_at", "restarts", "priority"]);
+
 /** The head of a column that sorts the list. */
 function sorted(title, field, params, context) {
   const now = params.get("sort") ?? "name";
   const is = now.replace("-", "") === field;
-  const next = is && !now.startsWith("-") ? `-${field}` : field;
+  const [first, second] = HIGHEST_FIRST.has(field) ? [`-${field}`, field] : [field, `-${field}`], next = now === first ? second : first;
   const button = h("button", { type: "button", class: "sort", "aria-label": `Sort by ${title.toLowerCase()}`, onclick: () => context.set({ sort: next, ...FRESH_PAGE }) },
     title, h("span", { "aria-hidden": "true" }, is ? (now.startsWith("-") ? " ↓" : " ↑") : ""));
   return { title: button, sorted: is ? (now.startsWith("-") ? "descending" : "ascending") : undefined };
