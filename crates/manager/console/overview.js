@@ -110,7 +110,7 @@ function tiles({ stats, past }) {
   const shown = [...TILES, ...RARE.filter(([it]) => count(it) > 0)];
   const tile = (it, filter, line) => h("li", { key: it },
     h("a", { href: `#/observers?${filter}=${it}`, "data-status": it, class: count(it) ? "" : "zero" },
-      h("span", { class: "kind" }, h("span", { class: "mark", "data-status": it }), word(it), line ? h("span", { class: "fine end" }, "24 h") : null),
+      h("span", { class: "kind" }, h("span", { class: "mark", "data-status": it }), word(it), line ? h("span", { class: "fine end" }, "last 24 h") : null),
       h("span", { class: "amount" }, h("strong", {}, number(count(it))), line ? spark(line, past) : null)), line ? sparkCard(line) : null);
   return h("ul", { class: "legend", key: "tiles", style: { "--tiles": String(shown.length) } }, shown.map(([it, filter]) => tile(it, filter, past ? LINES[it] : undefined)));
 }

@@ -42,19 +42,16 @@ fn with_flags(text: &str) -> String {
 fn greet(address: SocketAddr, services: u32) {
     let program = started_as(std::env::args_os().next().as_deref());
     let here = if program.starts_with('/') || !program.contains('/') { "" } else { ", in this folder" };
-    let everwatch = match server(address) {
-        Some(server) => format!("{program} --server {server}"),
-        None => program,
-    };
+    let export = server(address).map_or_else(String::new, |it| format!("  export EVERWATCH_SERVER={it}\n"));
     print(&format!(
         "Everwatch runs: one manager at http://{address} and {}. Open that address to see the console.
 
 In another terminal{here}, try:
 
-  {everwatch} observer create hello --kind ticker
-  {everwatch} service list
-  {everwatch} chaos kill service-1
-  {everwatch} observer list      # where its observers went
+{export}  {program} observer create hello --kind ticker
+  {program} service list
+  {program} chaos kill service-1
+  {program} observer list      # where its observers went
 
 Ctrl-C stops everything.",
         counted(services, "service")

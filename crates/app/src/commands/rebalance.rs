@@ -87,7 +87,7 @@ async fn follow(client: &Client, plan: &api::Rebalance, wait: Duration) -> anyho
     let left: api::Rebalance = client.send(Method::POST, "/v1/rebalance:plan", Some(&json!({}))).await?;
     for pool in &plan.pools {
         let left = left.pools.iter().find(|it| it.pool == pool.pool).map_or(0, |it| it.moves);
-        note(&ended(&pool.pool, left));
+        note(&ended(&pool.pool, pool.moves, left));
     }
     Ok(())
 }
@@ -100,10 +100,10 @@ fn progress(it: &Operation) -> String {
     format!("pool {}: {done}", it.name)
 }
 
-/// What holds for a pool after a rebalance, if a plan now would move observers of this many slots.
-fn ended(pool: &str, left: u32) -> String {
+/// What holds for a pool after a rebalance of this many slots, if a plan now would move `left` slots.
+fn ended(pool: &str, moves: u32, left: u32) -> String {
     match left {
-        0 => format!("pool {pool} is even"),
+        0 => format!("pool {pool} is even: {} moved", counted(moves, "slot")),
         left => format!(
             "pool {pool} is not even yet, {} should move: `everwatch rebalance apply --pool {pool}`",
             counted(left, "slot")
