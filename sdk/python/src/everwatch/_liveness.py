@@ -47,8 +47,9 @@ async def _answers(session: Session, fence: Fence, pause: float) -> None:
 
 
 async def _confirms(session: Session, fence: Fence, pause: float, queue: str, body: bytes) -> None:
-    """A process that was frozen for longer than the fence permits publishes nothing before the fence trips: managers would
-    take it for a sign of life of code that stood still.
+    """A process that was frozen for longer than the fence permits publishes nothing before the fence trips.
+
+    Managers would take it for a sign of life of code that stood still.
     """
     while True:
         if not fence.stands:
