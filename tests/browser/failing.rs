@@ -40,6 +40,7 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
         Element.prototype.animate = function (...it) { window.flights += 1; return fly.apply(this, it); }",
     )
     .await;
+    page.run("window.before = Date.now() - 2000").await;
     cluster.kill("amber");
     page.until("all cells elsewhere", &format!("{birch} + {cedar} === {OBSERVERS}")).await;
     page.until("cells in flight", "window.flights > 0").await;
@@ -65,6 +66,11 @@ async fn the_cells_of_a_killed_service_move_to_the_others() {
     page.until_text("main", "lost, and has not come back").await;
     page.screenshot("overview").await;
     page.until("its lane to say so", "document.querySelector('.chart').textContent.includes('lost')").await;
+    // A span before the failure shows what the service held then.
+    let span = "`#/?since=${new Date(window.before - 10000).toISOString()}&until=${new Date(window.before).toISOString()}`";
+    page.run(&format!("location.hash = {span}")).await;
+    let held = "/amber[1-9]\\d* at \\d/.test(document.querySelector('.chart').textContent)";
+    page.until("the number of that time", held).await;
     page.view("#/observers").await;
     page.until("rows", &format!("document.querySelectorAll('tbody tr').length === {OBSERVERS}")).await;
     page.screenshot("observers").await;

@@ -58,6 +58,7 @@ impl Action<'_> {
             Self::Restart => "restarts".to_owned(),
             Self::Retry => "starts again".to_owned(),
             Self::Trigger => "executes now".to_owned(),
+            Self::Move if it.service.is_none() => "runs on no service now, so it does not move".to_owned(),
             Self::Move => "moves to another service".to_owned(),
             Self::MoveToPool(pool) => format!("moves to pool {pool}"),
             Self::MoveToService(service) if is_on(it, service) => {
@@ -252,5 +253,18 @@ mod tests {
         let fourth = "observer news is created (Created: to be admitted, number 4 of 9 in line)";
         assert_eq!(created("waiting-for-slot", 4), fourth);
         assert!(created("pool-is-full", 1).ends_with("(Created: waiting for a slot in pool default)"));
+    }
+
+    #[test]
+    fn an_observer_that_runs_nowhere_does_not_move() {
+        let mut sent = an_observer("once", "Failed", "exited with code 1").sent().clone();
+        let told =
+            |sent: &serde_json::Value| Action::Move.told(&serde_json::from_value(sent.clone()).unwrap());
+        sent["service"] = json!(null);
+        let nowhere =
+            "observer once runs on no service now, so it does not move (Failed: exited with code 1)";
+        assert_eq!(told(&sent), nowhere);
+        sent["service"] = json!({"id": uuid::Uuid::nil(), "name": "a"});
+        assert_eq!(told(&sent), "observer once moves to another service (Failed: exited with code 1)");
     }
 }

@@ -10,6 +10,7 @@ const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"
 /** The values of the form for members with other names; the time zone belongs to the schedule or the windows. */
 const VALUES = { start_at: "start", finish_at: "finish", start_within: "within", attempt_timeout: "timeout", time_zone: "schedule", overlap: "forbid" };
 const DEFAULTS = { grace: "10s", priority: "0", weight: "1" };
+const DEFAULT_RETRY = { retry: "exponential", first: "1s", longest: "1m", reset: "5m", attempts: "" };
 const PLAIN = { autocomplete: "off", spellcheck: "false" };
 
 /** Managers say what is wrong about a member: the field is the subject. */
@@ -106,7 +107,9 @@ class Fields {
 
   /** Fields that most observers leave at their defaults: shown if one of them has a value or a complaint, or on request. */
   folded(key, [title, about], members, ...fields) {
-    const clean = CLEAN(), isSet = members.some((it) => this.draft[VALUES[it] ?? it] !== clean[VALUES[it] ?? it] && this.draft[VALUES[it] ?? it] !== DEFAULTS[it]);
+    const clean = CLEAN(), hasDefaultRetry = Object.entries(DEFAULT_RETRY).every(([name, value]) => this.draft[name] === value);
+    const isDefault = (it, value) => value === clean[VALUES[it] ?? it] || value === DEFAULTS[it] || (it === "retry" && hasDefaultRetry);
+    const isSet = members.some((it) => !isDefault(it, this.draft[VALUES[it] ?? it]));
     const isWrong = Object.keys(this.draft.wrong).some((pointer) => members.includes(pointer.split("/")[1]));
     return h("details", { class: "fold", key, open: isSet || isWrong }, h("summary", {}, title, " ", h("span", { class: "hint" }, about)), h("div", {}, fields));
   }

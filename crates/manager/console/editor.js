@@ -84,7 +84,8 @@ function check(draft, context) {
   const at = draft.definition, own = ownWrong(at, draft.kinds), bad = new Set(own.map((it) => it.pointer.split("/")[1]));
   const [method, path] = request(draft);
   trial.ask(method, path, without(at, bad), ({ errors, made }) => {
-    if (at !== draft.definition || draft.saving) return;
+    // The text may have become unreadable since.
+    if (at !== draft.definition || draft.saving || draft.unreadable !== null) return;
     draft.made = made;
     draft.wrong = [...own, ...(errors ?? []).filter((it) => !bad.has(it.pointer.split("/")[1]))];
     context.redraw();
@@ -240,7 +241,7 @@ export function editor(draft, { kinds, pools = [] }, { title, word, save, cancel
       draft.mode === "form" ? form(draft, kinds, pools, context) : textArea(draft, context)),
     h("section", { class: "panel review" }, h("header", {}, h("h2", {}, draft.before ? "Changes" : "New definition"), h("span", { class: "fine end" }, draft.before && draft.unreadable === null ? (count === 0 ? "none yet" : counted(count, "line")) : "")),
       notice ?? null, others(draft), draft.wrong.some((it) => it.pointer === "/pool") ? null : poolNotice(draft.definition, pools, draft.before === null),
-      draft.unreadable === null ? diffView(all, "Changes") : h("p", { class: "fine", key: "unreadable" }, draft.mode === "form" ? ["They appear here once the fields are correct. ", firstMistake()] : draft.before ? "They appear here once the text is correct." : "It appears here once the text is correct."),
+      draft.unreadable === null ? diffView(all, "Changes") : h("p", { class: "fine", key: "unreadable" }, draft.mode === "form" ? ["The changes appear here once the fields are correct. ", firstMistake()] : draft.before ? "The changes appear here once the text is correct." : "It appears here once the text is correct."),
       draft.unreadable === null && draft.mode === "form" && draft.wrong.length ? h("p", { class: "fine warn", key: "invalid" }, "Not valid yet. ", firstMistake()) : null,
       draft.before === null ? null : effect(draft),
       h("p", { class: "row" }, h("button", { type: "button", class: "button primary", id: "save", disabled: blocked, onclick: save }, draft.saving ? "Saving…" : word), h("button", { type: "button", class: "button", onclick: cancel }, "Cancel"))));

@@ -136,7 +136,8 @@ const INDENT = 12;
 
 function laneLabel(lane, row, width, { capacity, isGrouped, marks, past }) {
   const name = short(lane.service, width, isGrouped ? 2 : 0), x = isGrouped ? 14 + INDENT : 14;
-  const text = !lane.lives ? endOf(lane, marks) : past ? `${number(lane.held)} at ${shortClock(past)}` : `${number(lane.held)}${capacity ? ` / ${number(capacity)}` : ""}`;
+  // It may have lived then, and ended since.
+  const text = past && (lane.lives || lane.held > 0) ? `${number(lane.held)} at ${shortClock(past)}` : !lane.lives ? endOf(lane, marks) : `${number(lane.held)}${capacity ? ` / ${number(capacity)}` : ""}`;
   return s("a", { href: `#/services/${encodeURIComponent(lane.service)}` },
     s("text", { class: "lane-name", x, y: y(row) + 14 }, name), s("text", { x, y: y(row) + 28 }, text));
 }

@@ -291,5 +291,8 @@ fn code_that_is_not_ready_does_not_count_as_running() {
     let held = explain(&row, true, &[], at(5));
     assert_eq!(held.code, Some(ReasonCode::RecentlyFailed), "{held:?}");
     assert_eq!(stored_code(&row), held.code, "what the filters of the stores compare");
-    assert_eq!(held.reason, "started again after an error; it counts as running after 5m without another");
+    assert_eq!(
+        held.reason,
+        "started again after an error; it counts as running after 5m without another error"
+    );
 }

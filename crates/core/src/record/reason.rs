@@ -263,9 +263,13 @@ fn failed_lately(row: &Row) -> String {
     let after = show(steady_after(row));
     match row.restarts() {
         0 => format!("failed before its last move; it counts as running after {after} without an error"),
-        1 => format!("started again after an error; it counts as running after {after} without another"),
+        1 => {
+            format!("started again after an error; it counts as running after {after} without another error")
+        }
         times => {
-            format!("started again after {times} errors; it counts as running after {after} without another")
+            format!(
+                "started again after {times} errors; it counts as running after {after} without another error"
+            )
         }
     }
 }

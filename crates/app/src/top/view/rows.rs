@@ -49,7 +49,14 @@ fn title(text: &str, width: usize, focused: bool, paint: Paint) -> Line<'static>
 
 /// A row, marked if it is the selected one and reversed if keys act on it.
 fn row(mut spans: Vec<Span<'static>>, selected: bool, focused: bool) -> Line<'static> {
-    spans.insert(0, Span::raw(if selected { "▸ " } else { "  " }));
+    spans.insert(
+        0,
+        Span::raw(match (selected, focused) {
+            (true, true) => "▸ ",
+            (true, false) => "▹ ",
+            (false, _) => "  ",
+        }),
+    );
     let style =
         if selected && focused { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
     Line::from(spans).style(style)
