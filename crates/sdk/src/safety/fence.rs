@@ -169,6 +169,11 @@ impl Fence {
     pub(crate) fn stands(&self) -> bool {
         self.proofs().are_fresh(boottime(), self.fence_after) && self.reason().is_none()
     }
+    /// Whether no proof of life is overdue, and the fence has not tripped: after a freeze, an answer may be fresh before the fence looks
+    /// at the confirms.
+    pub(crate) fn has_proofs(&self) -> bool {
+        self.stands() && self.silence().is_none()
+    }
     /// Trips the fence now.
     pub(crate) fn trip(&self, reason: &str) {
         self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_owned());

@@ -155,6 +155,20 @@ fn a_service_with_both_proofs_stands() {
     assert_eq!(stage.units.alive(), 1);
 }
 
+/// After a freeze, an answer may arrive before the fence looks at the confirms: until then, nothing may look like a sign of life.
+#[test]
+fn an_answer_alone_does_not_prove_life() {
+    let stage = Stage::new(never);
+    let begun = boottime();
+    assert!(stage.fence.has_proofs());
+    while boottime() - begun <= FENCE_AFTER {
+        stage.fence.answered(boottime());
+        std::thread::yield_now();
+    }
+    stage.fence.answered(boottime());
+    assert!(!stage.fence.has_proofs());
+}
+
 #[test]
 fn silence_stops_every_run_in_time() {
     let mut stage = Stage::new(never);

@@ -43,7 +43,7 @@ async fn confirms(session: &dyn Session, fence: &Fence, (heartbeats, body): (&Ta
     let mut ticks = ticks(fence);
     loop {
         ticks.tick().await;
-        if !fence.stands() {
+        if !fence.has_proofs() {
             continue;
         }
         let sent = boottime();

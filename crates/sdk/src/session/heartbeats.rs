@@ -30,7 +30,7 @@ impl ServiceSession {
     ///
     /// A process that was frozen sends none before its fence trips: managers would count the gaps of its observers from that heartbeat.
     pub(super) fn heartbeat(&mut self) {
-        if !self.fence.stands() {
+        if !self.fence.has_proofs() {
             return;
         }
         let Some((target, message)) = self.next_heartbeat() else { return };

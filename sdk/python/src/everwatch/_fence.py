@@ -65,6 +65,14 @@ class Fence:
         """Whether this service may still start and settle: no loss that it knows or should know."""
         return self._reason is None and self._proofs.are_fresh(boottime(), self.fence_after)
 
+    @property
+    def has_proofs(self) -> bool:
+        """Whether no proof of life is overdue, and the fence has not tripped.
+
+        After a freeze, an answer may be fresh before the fence looks at the confirms.
+        """
+        return self.stands and self._proofs.silence(boottime(), self.fence_after) is None
+
     def answered(self, sent: float) -> None:
         """The broker answered a round trip that was sent at ``sent``."""
         self._proofs.answered = max(self._proofs.answered, sent)

@@ -52,7 +52,7 @@ async def _confirms(session: Session, fence: Fence, pause: float, queue: str, bo
     Managers would take it for a sign of life of code that stood still.
     """
     while True:
-        if not fence.stands:
+        if not fence.has_proofs:
             await asyncio.sleep(pause)
             continue
         sent = boottime()

@@ -385,7 +385,7 @@ class ServiceSession:
         A process that was frozen sends none before its fence trips: managers would count the gaps of its observers from
         that heartbeat, although their code stood still before.
         """
-        if not self.fence.stands:
+        if not self.fence.has_proofs:
             return
         self._heartbeats += 1
         self._held_told = self.machine.blocks.held
