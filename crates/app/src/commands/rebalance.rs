@@ -24,7 +24,7 @@ pub(crate) async fn run(server: &str, verb: Rebalance) -> anyhow::Result<()> {
             let plan = request(client, "apply", &balance).await?;
             match wait {
                 Some(wait) => follow(client, &plan, wait).await?,
-                None if plan.pools.is_empty() => {}
+                None if plan.pools.is_empty() || !balance.shown.is_table() => {}
                 None => note(
                     "the services hand these observers over now; `everwatch rebalance apply --wait TIME` waits for it, and \
                      `everwatch status` shows the progress",
@@ -84,10 +84,11 @@ async fn follow(client: &Client, plan: &api::Rebalance, wait: Duration) -> anyho
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    let left: api::Rebalance = client.send(Method::POST, "/v1/rebalance:plan", Some(&json!({}))).await?;
+    // Pool by pool: a role may permit only these.
     for pool in &plan.pools {
-        let left = left.pools.iter().find(|it| it.pool == pool.pool).map_or(0, |it| it.moves);
-        note(&ended(&pool.pool, pool.moves, left));
+        let body = json!({ "pool": pool.pool });
+        let left: api::Rebalance = client.send(Method::POST, "/v1/rebalance:plan", Some(&body)).await?;
+        note(&ended(&pool.pool, pool.moves, left.pools.iter().map(|it| it.moves).sum()));
     }
     Ok(())
 }

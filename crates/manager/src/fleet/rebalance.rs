@@ -52,7 +52,7 @@ impl InProgress {
         if text == ENDING {
             return None;
         }
-        // 0.1.0 notes no number, and early versions of 0.2.0 only the moves.
+        // 0.1.0 notes no number.
         let (moves, not_planned) = text.split_once(' ').unwrap_or((text, ""));
         let pool = name.strip_prefix(UNDER)?.parse().ok()?;
         let (moves, not_planned) = (moves.parse().ok(), not_planned.parse().unwrap_or(0));
