@@ -142,7 +142,7 @@ impl Timeline {
             }
             Fact::Mark(mark) => {
                 if let (EventKind::ServiceDraining, Some(service)) = (mark.kind, mark.service_id) {
-                    self.incidents.ordered(service, at);
+                    self.incidents.drained(service, at);
                 }
                 self.mark(Mark { at, ..mark });
             }
@@ -364,8 +364,8 @@ impl Timeline {
 
     /// Copies into the timeline of one observer, from the timeline of all observers, when users drained services: these times part the
     /// incidents that the next facts contribute.
-    pub fn add_orders_of(&mut self, all: &Self) {
-        self.incidents.set_orders(all.incidents.orders());
+    pub fn add_drains_of(&mut self, all: &Self) {
+        self.incidents.set_drains(all.incidents.drains());
     }
 
     /// Copies into the timeline of one observer, from the timeline of all observers, the ends of its services, their marks while the

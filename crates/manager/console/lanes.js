@@ -88,10 +88,15 @@ function gapHeights(segments) {
     run.forEach((it) => heights.set(it, Math.max(ROW * Math.min(it.gap / all, 1), GAP_MIN)));
     run = [];
   };
+  let last = null;
   for (const it of segments) {
-    if (it.gap > 0) { run.push(it); continue; }
-    if (run.length) close();
-    before = it.held_max;
+    // Between two segments, the service held nothing.
+    const isApart = last && Date.parse(last.until) < Date.parse(it.since);
+    if (run.length && (isApart || it.gap === 0)) close();
+    if (isApart) before = 0;
+    if (it.gap > 0) run.push(it);
+    else before = it.held_max;
+    last = it;
   }
   if (run.length) close();
   return heights;

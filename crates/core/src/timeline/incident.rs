@@ -13,7 +13,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(30);
 const QUIET_OF_HANDOVERS: Duration = Duration::from_secs(10);
 /// The clocks of a manager and of two services may differ by this.
 const CLOCKS: Duration = Duration::from_secs(1);
-/// The maximum number of moves that wait for a report that explains them.
+/// The maximum number of moves that wait for a report that explains them; beyond it, the oldest count as handed over.
 const UNEXPLAINED_MAX: usize = 100_000;
 /// The maximum number of incidents in a timeline, which drops the oldest first.
 pub const INCIDENTS_MAX: usize = 1000;
@@ -149,9 +149,9 @@ impl Incident {
         }
     }
 
-    /// Whether a gap of an observer of its service that begins at this time, with this cause, belongs to it; `orders` are the times
+    /// Whether a gap of an observer of its service that begins at this time, with this cause, belongs to it; `drains` are the times
     /// at which users drained services.
-    pub(super) fn has(&self, from: ServiceId, since: Timestamp, cause: Cause, orders: &Orders) -> bool {
+    pub(super) fn has(&self, from: ServiceId, since: Timestamp, cause: Cause, drains: &Drains) -> bool {
         if self.from != from {
             return false;
         }
@@ -161,16 +161,16 @@ impl Incident {
         let are_handovers = self.cause == Cause::HandedOver && cause == Cause::HandedOver;
         let quiet = if are_handovers { QUIET_OF_HANDOVERS } else { QUIET };
         let is_parted =
-            are_handovers && (orders.part(from, self.until, since) || orders.part(from, since, self.since));
+            are_handovers && (drains.part(from, self.until, since) || drains.part(from, since, self.since));
         !is_other && !is_parted && self.until.plus(quiet) >= since
     }
 }
 
 /// When users drained services: a drain begins another incident.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Orders(BTreeSet<(ServiceId, Timestamp)>);
+pub(super) struct Drains(BTreeSet<(ServiceId, Timestamp)>);
 
-impl Orders {
+impl Drains {
     fn add(&mut self, service: ServiceId, at: Timestamp) {
         self.0.insert((service, at));
     }
@@ -199,7 +199,7 @@ pub(super) struct Incidents {
     /// Observers start elsewhere before a manager concludes that their service is lost, or before that service reports that it has
     /// handed them over.
     unexplained: VecDeque<Move>,
-    orders: Orders,
+    drains: Drains,
 }
 
 impl Incidents {
@@ -207,23 +207,23 @@ impl Incidents {
     pub(super) fn all(&self) -> VecDeque<Incident> {
         let mut all = self.explained.clone();
         for it in &self.unexplained {
-            add(&mut all, it, Cause::Unknown, &self.orders);
+            add(&mut all, it, Cause::Unknown, &self.drains);
         }
         all
     }
 
-    pub(super) fn orders(&self) -> &Orders {
-        &self.orders
+    pub(super) fn drains(&self) -> &Drains {
+        &self.drains
     }
 
     /// Adds the times at which users drained services from the timeline of all observers.
-    pub(super) fn set_orders(&mut self, orders: &Orders) {
-        self.orders = orders.clone();
+    pub(super) fn set_drains(&mut self, drains: &Drains) {
+        self.drains = drains.clone();
     }
 
     /// Notes that a user drained a service.
-    pub(super) fn ordered(&mut self, service: ServiceId, at: Timestamp) {
-        self.orders.add(service, at);
+    pub(super) fn drained(&mut self, service: ServiceId, at: Timestamp) {
+        self.drains.add(service, at);
     }
 
     /// Adds a move of an observer: its time, the names of both services, the move and its cause.
@@ -236,7 +236,7 @@ impl Incidents {
     ) {
         let it = Move { at, observer, from_name, to, moved };
         if cause != Cause::Unknown {
-            return add(&mut self.explained, &it, cause, &self.orders);
+            return add(&mut self.explained, &it, cause, &self.drains);
         }
         if self.unexplained.len() >= UNEXPLAINED_MAX {
             self.conclude_first();
@@ -246,7 +246,7 @@ impl Incidents {
 
     /// The end of a service explains the moves from it that have just happened.
     pub(super) fn explain(&mut self, service: ServiceId, at: Timestamp, cause: Cause) {
-        let found = self.explained.iter_mut().rev().find(|it| it.has(service, at, cause, &self.orders));
+        let found = self.explained.iter_mut().rev().find(|it| it.has(service, at, cause, &self.drains));
         if let Some(it) = found {
             it.cause = cause;
         }
@@ -264,7 +264,7 @@ impl Incidents {
             std::mem::take(&mut self.unexplained).into_iter().partition(is_explained);
         self.unexplained = others.into();
         for it in &explained {
-            add(&mut self.explained, it, cause, &self.orders);
+            add(&mut self.explained, it, cause, &self.drains);
         }
     }
 
@@ -274,7 +274,7 @@ impl Incidents {
         if let Some(it) =
             self.unexplained.iter().position(is_it).and_then(|place| self.unexplained.remove(place))
         {
-            add(&mut self.explained, &it, Cause::HandedOver, &self.orders);
+            add(&mut self.explained, &it, Cause::HandedOver, &self.drains);
         }
     }
 
@@ -287,21 +287,21 @@ impl Incidents {
 
     fn conclude_first(&mut self) {
         if let Some(it) = self.unexplained.pop_front() {
-            add(&mut self.explained, &it, Cause::HandedOver, &self.orders);
+            add(&mut self.explained, &it, Cause::HandedOver, &self.drains);
         }
     }
 
     pub(super) fn forget(&mut self, before: Timestamp) {
         self.explained.retain(|it| it.until >= before);
         self.unexplained.retain(|it| it.at >= before);
-        self.orders.0.retain(|(_, at)| *at >= before);
+        self.drains.0.retain(|(_, at)| *at >= before);
     }
 }
 
 /// Adds a move to the latest incident to which it belongs, or to a new one.
-fn add(all: &mut VecDeque<Incident>, it: &Move, cause: Cause, orders: &Orders) {
+fn add(all: &mut VecDeque<Incident>, it: &Move, cause: Cause, drains: &Drains) {
     let (from, since) = (it.moved.from, it.at.minus(it.moved.gap));
-    if let Some(incident) = all.iter_mut().rev().find(|incident| incident.has(from, since, cause, orders)) {
+    if let Some(incident) = all.iter_mut().rev().find(|incident| incident.has(from, since, cause, drains)) {
         return incident.add(it);
     }
     let mut incident = Incident::opened((from, it.from_name.clone()), cause, since);

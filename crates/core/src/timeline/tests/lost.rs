@@ -134,7 +134,7 @@ fn the_timeline_of_one_observer_parts_two_drains_of_its_service() {
     drained(&mut all, 100);
     drained(&mut all, 107);
     let mut one = Timeline::new(at(0));
-    one.add_orders_of(&all);
+    one.add_drains_of(&all);
     one.name(service(1), "a");
     started(&mut one, 20, run(1, 1, 1), None);
     for (secs, to, epoch) in [(100, 2, 2), (103, 1, 3), (107, 2, 4)] {
