@@ -15,10 +15,10 @@ struct Shell<'a> {
 }
 
 impl Shell<'_> {
-    /// A command line as typed into a fresh terminal.
-    fn runs(&self, line: &str) -> Command {
+    /// Command lines as typed into a fresh terminal.
+    fn runs(&self, lines: &str) -> Command {
         let mut shell = Command::new("sh");
-        shell.args(["-c", line]).current_dir(self.folder).stdin(Stdio::null());
+        shell.args(["-c", lines]).current_dir(self.folder).stdin(Stdio::null());
         shell.env_clear().env("PATH", &self.path).env("HOME", self.folder);
         shell
     }
@@ -52,10 +52,15 @@ async fn every_command_works(shell: &Shell<'_>, program: &str, more: &str) {
         if said.contains("Ctrl-C stops everything.") { Ok(said) } else { Err(said) }
     })
     .await;
-    let commands: Vec<&str> = greeting.lines().filter_map(|line| line.strip_prefix("  ")).collect();
-    assert!(commands.len() >= 3, "{greeting}");
+    // What is exported holds for the commands below it, and for nothing else.
+    let (exports, commands): (Vec<&str>, Vec<&str>) = greeting
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .partition(|line| line.starts_with("export "));
+    assert!(commands.len() >= 3 && exports.len() <= 1, "{greeting}");
     for command in commands {
-        let ended = shell.runs(command).output().unwrap();
+        let typed: Vec<&str> = exports.iter().copied().chain([command]).collect();
+        let ended = shell.runs(&typed.join("\n")).output().unwrap();
         let said = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
         assert!(ended.status.success(), "{command}: {said}");
     }
