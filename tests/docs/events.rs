@@ -27,6 +27,9 @@ fn meaning(kind: EventKind) -> &'static str {
             "The run of an observer ends, so that an observer of a higher priority gets its slot."
         }
         EventKind::MoveRequested => "A user moved an observer.",
+        EventKind::MovedElsewhere => {
+            "A user moved an observer to a service, and another service took the observer."
+        }
         EventKind::DeleteRequested => "A user deleted an observer, whose run has not ended yet.",
         EventKind::TriggerRequested => "A user requested an execution before the next time of the schedule.",
         EventKind::Scheduled => {

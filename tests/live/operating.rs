@@ -411,6 +411,24 @@ async fn a_move_to_a_service_goes_to_that_one() {
 }
 
 #[tokio::test]
+async fn a_move_that_misses_its_service_says_why() {
+    let mut cluster = Cluster::new("move-missed").with_test_kinds();
+    cluster.manager().await;
+    cluster.service("a", 5).await;
+    let _folder = observers(&cluster, 1).await;
+    for name in ["b", "c"] {
+        cluster.service(name, 5).await;
+    }
+    cluster.api.done::<Observer>("POST", "/v1/observers/o0/move", Some(json!({"service": "b"})), 202).await;
+    cluster.api.done::<Service>("POST", "/v1/services/b/cordon", None, 202).await;
+    let told = "to service c: service b is cordoned, so it takes no observers; run `everwatch service uncordon b`, or choose another \
+                service";
+    let missed = |it: &Event| it.kind == EventKind::MovedElsewhere && it.text == told;
+    cluster.api.until_events_of("o0", |all| all.iter().any(missed)).await;
+    assert_eq!(holder(&cluster.api.observer("o0").await), Some("c"));
+}
+
+#[tokio::test]
 async fn a_rolling_restart_moves_each_observer_as_little_as_can_be() {
     const OBSERVERS: usize = 60;
     let names = ["a", "b", "c", "d", "e"];

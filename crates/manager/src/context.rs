@@ -7,6 +7,7 @@ pub(crate) mod creates;
 pub(crate) mod freshness;
 pub(crate) mod leases;
 pub(crate) mod link;
+pub(crate) mod moves;
 pub(crate) mod oidc;
 pub(crate) mod pool_notes;
 pub(crate) mod pools;
@@ -26,6 +27,7 @@ use self::audit::{AuditLog, Note};
 use self::creates::Create;
 use self::freshness::Freshness;
 use self::link::Link;
+use self::moves::Moves;
 use self::publishing::{Published, Publishing};
 use self::records::Records;
 use self::republish_budget::RepublishBudget;
@@ -76,8 +78,7 @@ pub(crate) struct Manager {
     pub(crate) wake: Notify,
     /// The services that the next pass of the reconciler asks the broker about.
     pub(crate) doubts: Mutex<Doubts>,
-    /// Held while a move to a service is checked and noted.
-    pub(crate) moves: tokio::sync::Mutex<()>,
+    pub(crate) moves: Moves,
 }
 
 impl Manager {
@@ -87,7 +88,7 @@ impl Manager {
         broker: Arc<dyn Broker>,
         stop: CancellationToken,
     ) -> (Arc<Self>, Inboxes) {
-        let (records, events, saves) = Records::new(store);
+        let (records, events, saves) = Records::new(store, settings.excused.clone());
         let topology = Topology::new(&settings.prefix).with_state_queues(settings.state_queues);
         let (link, revocations) = Link::new(broker, topology, &settings.pools, settings.adopt);
         let (publishing, published) = Publishing::new();
@@ -107,7 +108,7 @@ impl Manager {
             audit,
             wake: Notify::new(),
             doubts: Mutex::default(),
-            moves: tokio::sync::Mutex::default(),
+            moves: Moves::default(),
             settings,
         };
         (Arc::new(manager), Inboxes { creates, saves, published, events, revocations, audit: audit_in })

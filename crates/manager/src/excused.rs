@@ -5,6 +5,7 @@ use everwatch_core::failure::quarantine::Killed;
 use everwatch_core::id::ServiceId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// What a person did to a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,14 @@ pub enum ByHand {
 /// Services whose deaths count against no observer, because the program around the manager has killed or frozen them. Clones share
 /// the list; it holds the newest 1,000.
 #[derive(Debug, Clone, Default)]
-pub struct Excused(Arc<Mutex<VecDeque<(ServiceId, ByHand)>>>);
+pub struct Excused(Arc<Mutex<VecDeque<Deed>>>);
+
+#[derive(Debug)]
+struct Deed {
+    service: ServiceId,
+    what: ByHand,
+    at: Instant,
+}
 
 impl Excused {
     const MAX: usize = 1000;
@@ -28,8 +36,8 @@ impl Excused {
     /// Notes what a person does to a service, before it dies. The latest counts.
     pub fn add(&self, service: ServiceId, what: ByHand) {
         let mut all = lock(&self.0);
-        all.retain(|(id, _)| *id != service);
-        all.push_back((service, what));
+        all.retain(|it| it.service != service);
+        all.push_back(Deed { service, what, at: Instant::now() });
         if all.len() > Self::MAX {
             all.pop_front();
         }
@@ -42,19 +50,26 @@ impl Excused {
 
     /// What a person did to this service.
     pub(crate) fn cause(&self, service: ServiceId) -> Option<ByHand> {
-        lock(&self.0).iter().find(|(id, _)| *id == service).map(|(_, what)| *what)
+        lock(&self.0).iter().find(|it| it.service == service).map(|it| it.what)
+    }
+
+    /// How long ago a person killed this service. It lived until then.
+    pub(crate) fn killed_ago(&self, service: ServiceId) -> Option<Duration> {
+        let all = lock(&self.0);
+        let killed = all.iter().find(|it| it.service == service && it.what == ByHand::Killed)?;
+        Some(killed.at.elapsed())
     }
 
     /// The services that a person killed.
     pub(crate) fn killed(&self) -> Vec<ServiceId> {
-        let is_killed = |(id, what): &(ServiceId, ByHand)| (*what == ByHand::Killed).then_some(*id);
+        let is_killed = |it: &Deed| (it.what == ByHand::Killed).then_some(it.service);
         lock(&self.0).iter().filter_map(is_killed).collect()
     }
 
     /// Removes these services from the killed ones.
     pub(crate) fn forgive(&self, killed: &mut BTreeMap<ServiceId, Killed>) {
-        for (service, _) in &*lock(&self.0) {
-            killed.remove(service);
+        for it in &*lock(&self.0) {
+            killed.remove(&it.service);
         }
     }
 }
@@ -79,6 +94,7 @@ mod tests {
         assert_eq!((excused.cause(id(1)), excused.cause(id(2))), (Some(ByHand::Frozen), None));
         excused.add(id(3), ByHand::Killed);
         assert_eq!(excused.killed(), [id(3)], "a frozen one keeps its session");
+        assert!(excused.killed_ago(id(3)).is_some() && excused.killed_ago(id(1)).is_none());
         assert_eq!(killed.into_keys().collect::<Vec<_>>(), [id(2)]);
         excused.add(id(1), ByHand::Thawed);
         assert_eq!(

@@ -2,7 +2,7 @@
 //! the thaw.
 
 use everwatch_api::{Event, Run, Service};
-use everwatch_core::clock;
+use everwatch_core::clock::{self, Timestamp};
 use everwatch_core::record::health::Health;
 use everwatch_core::record::service::ServiceState;
 use everwatch_core::record::status::Status;
@@ -170,6 +170,15 @@ async fn a_service_that_is_dead_cannot_be_killed_and_its_next_incarnation_lives(
     dev.api.until_service("service-1", has_heartbeat_twice).await;
 }
 
+/// Not with the heartbeat before it.
+async fn gap_begins_with_the_kill(dev: &Dev, lived: Timestamp) {
+    let is_new = |all: &[Event]| all.iter().any(|it| it.at >= lived);
+    let starts = dev.api.until_events("/v1/observers/tick/events?type=started", is_new).await;
+    let start = starts.iter().max_by_key(|it| it.at).unwrap();
+    let most = start.at.since(lived).as_millis();
+    assert!(start.gap_ms.is_some_and(|gap| u128::from(gap) <= most), "at most {most} ms: {start:?}");
+}
+
 /// A user who tries out failover kills the service of the same observer again and again.
 #[tokio::test]
 async fn kills_by_hand_count_against_no_observer_and_no_host() {
@@ -180,8 +189,10 @@ async fn kills_by_hand_count_against_no_observer_and_no_host() {
     dev.api.until_status("tick", "Processing").await;
     for _ in 0..4 {
         let holder = dev.api.observer("tick").await.service.unwrap().name;
+        let lived = clock::now();
         let (code, said, beside) = dev.run(&format!("chaos kill {holder}"));
         assert_eq!(code, Some(0), "{beside}");
+        gap_begins_with_the_kill(&dev, lived).await;
         assert!(
             said.contains("its 1 observer runs on service-") && !said.contains(&format!("on {holder} ")),
             "{said}"

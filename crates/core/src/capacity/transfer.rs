@@ -98,6 +98,16 @@ pub fn step_back(
     Ok(Some(others.map(|it| it.id).filter(steps_back).collect()))
 }
 
+/// Why another service took an observer that was to move to `receiver`.
+#[must_use]
+pub fn went_elsewhere(mover: Mover<'_>, to: &Name, taker: &Name, living: &[ServiceRow]) -> String {
+    let now = receiver(to, living).and_then(|it| check(mover, it, 0));
+    match now {
+        Ok(()) => format!("to service {taker}, which took it before service {to} did"),
+        Err(obstacle) => format!("to service {taker}: {obstacle}"),
+    }
+}
+
 /// Why a pool has no service to which an observer can move.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Nowhere {
@@ -307,5 +317,23 @@ mod tests {
         ] {
             assert_eq!(moved(kind, weight, to, &all), Err(told.to_owned()));
         }
+    }
+
+    #[test]
+    fn an_observer_that_went_elsewhere_has_the_reason() {
+        let (pool, kind) = (Pool::new("a").unwrap(), Kind::new("ticker").unwrap());
+        let mover = Mover { pool: &pool, kind: &kind, weight: 1, holder: Some(ids(&[1])[0]) };
+        let told = |receiver: ServiceRow| {
+            let names = [Name::new("s2").unwrap(), Name::new("s1").unwrap()];
+            went_elsewhere(mover, &names[0], &names[1], &[named(1, "a"), receiver])
+        };
+        let mut silent = named(2, "a");
+        silent.suspect(Timestamp(1));
+        assert_eq!(
+            told(silent),
+            "to service s1: service s2 is suspect, so it takes no observers; choose another service, or retry once it is active"
+        );
+        assert_eq!(told(named(2, "a")), "to service s1, which took it before service s2 did");
+        assert!(told(named(3, "a")).starts_with("to service s1: no service with the name `s2` is alive"));
     }
 }

@@ -42,6 +42,8 @@ words! {
     /// It gives its slot to an observer of a higher priority.
     Preempted = "preempted",
     MoveRequested = "move_requested",
+    /// It was to move to a service that the user named, and another service took it.
+    MovedElsewhere = "moved_elsewhere",
     DeleteRequested = "delete_requested",
     /// A run was requested before the next time of its schedule.
     TriggerRequested = "trigger_requested",
@@ -235,8 +237,8 @@ const NAMED_MAX: usize = 5;
 fn changes(before: &Row, after: &Row) -> String {
     let values = [before, after].map(|row| serde_json::to_value(&*row.definition).unwrap_or_default());
     let found = differences(&values[0], &values[1]);
-    let named: Vec<&str> =
-        found.iter().take(NAMED_MAX).map(|it| it.pointer.trim_start_matches('/')).collect();
+    let path = |pointer: &str| pointer.trim_start_matches('/').replace('/', ".");
+    let named: Vec<String> = found.iter().take(NAMED_MAX).map(|it| path(&it.pointer)).collect();
     let more = if found.len() > NAMED_MAX {
         format!(" and {} more", found.len() - NAMED_MAX)
     } else {

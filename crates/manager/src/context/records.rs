@@ -4,6 +4,7 @@ use super::pool_notes;
 use super::saves::{Save, Saves};
 use crate::clock::DbClock;
 use crate::events::log::EventLog;
+use crate::excused::Excused;
 use crate::lock::lock;
 use everwatch_core::capacity::admission::{PoolOffers, offers};
 use everwatch_core::id::Pool;
@@ -37,9 +38,12 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    pub(crate) fn new(store: Arc<dyn Store>) -> (Self, mpsc::Receiver<Event>, mpsc::Receiver<Save>) {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        excused: Excused,
+    ) -> (Self, mpsc::Receiver<Event>, mpsc::Receiver<Save>) {
         let clock = Arc::<DbClock>::default();
-        let (events, events_in) = EventLog::new(Arc::clone(&clock));
+        let (events, events_in) = EventLog::new(Arc::clone(&clock), excused);
         let (saves, saves_in) = Saves::new();
         let (changed, services) = (watch::Sender::new(0), Mutex::default());
         (Self { store, clock, events, saves, changed, services }, events_in, saves_in)

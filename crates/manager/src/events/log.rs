@@ -4,6 +4,7 @@
 use crate::clock::DbClock;
 use crate::events::actor;
 use crate::events::known_services::KnownServices;
+use crate::excused::Excused;
 use crate::metric;
 use everwatch_core::clock::Timestamp;
 use everwatch_core::id::{Name, ServiceId};
@@ -27,15 +28,16 @@ pub(crate) struct EventLog {
     queue: mpsc::Sender<Event>,
     lost: AtomicU64,
     pub(crate) known: KnownServices,
+    excused: Excused,
     /// Counts the batches that this manager has written to the database.
     pub(crate) written: watch::Sender<u64>,
 }
 
 impl EventLog {
-    pub(crate) fn new(clock: Arc<DbClock>) -> (Self, mpsc::Receiver<Event>) {
+    pub(crate) fn new(clock: Arc<DbClock>, excused: Excused) -> (Self, mpsc::Receiver<Event>) {
         let (queue, queue_in) = mpsc::channel(WAITING_MAX);
         let (lost, known) = (AtomicU64::new(0), KnownServices::default());
-        (Self { clock, queue, lost, known, written: watch::Sender::new(0) }, queue_in)
+        (Self { clock, queue, lost, known, excused, written: watch::Sender::new(0) }, queue_in)
     }
 
     /// Events that were lost because the queue was full.
@@ -95,6 +97,7 @@ impl EventLog {
     pub(crate) fn tell_lost(&self, row: &ServiceRow, text: String) {
         self.known.learn(std::slice::from_ref(row));
         let at = self.clock.now();
+        self.count_from_kill(row.id, at);
         let silence = self.known.lost(row.id, at).map(|heard| millis(at.since(heard)));
         let service = Some(Named::service(row.id, row.registration.name.to_string()));
         let lost = plain(EventKind::ServiceLost, at, text);
@@ -116,11 +119,20 @@ impl EventLog {
     /// A move from one service to the next, and the service that it left.
     fn went(&self, happening: &RowEvent, after: &Row) -> Option<(ServiceId, Move)> {
         let earlier = after.observed.before.as_ref().filter(|_| happening.kind == EventKind::Started)?;
-        let heard = if earlier.over { None } else { self.known.replaced(earlier.service, self.clock.now()) };
+        let now = self.clock.now();
+        self.count_from_kill(earlier.service, now);
+        let heard = if earlier.over { None } else { self.known.replaced(earlier.service, now) };
         let went = moved(earlier, heard, happening.at);
         metrics::histogram!(metric::GAP).record(went.gap.as_secs_f64());
         metrics::histogram!(metric::OVERLAP).record(went.overlap.as_secs_f64());
         Some((earlier.service, went))
+    }
+
+    /// A service that a person killed through the program around this manager lived until then, although no heartbeat says so.
+    fn count_from_kill(&self, service: ServiceId, now: Timestamp) {
+        if let Some(ago) = self.excused.killed_ago(service) {
+            self.known.heard(service, now.minus(ago));
+        }
     }
 
     fn measure(&self, happening: &RowEvent, before: Option<&Row>, after: &Row) {

@@ -10,13 +10,14 @@ use super::namespaces;
 use super::problem::{Code, Problem};
 use super::query::Params;
 use crate::context::Manager;
-use crate::fleet::{moves, shown_services};
+use crate::fleet::moves::{self, mover};
+use crate::fleet::shown_services;
 use crate::outgoing::commands;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use everwatch_api::{Observer, ProblemBody};
-use everwatch_core::capacity::transfer::{Mover, Obstacle, check_others, receiver, step_back};
+use everwatch_core::capacity::transfer::{Obstacle, check_others, receiver, step_back};
 use everwatch_core::id::{Name, Pool, ServiceId};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::events::EventKind;
@@ -120,7 +121,7 @@ async fn hand_over(
     let (others, receiver) = match to {
         None => (Some(Vec::new()), None),
         Some(to) => {
-            turn = Some(manager.moves.lock().await);
+            turn = Some(manager.moves.checked.lock().await);
             others(manager, &row, holder, to).await?
         }
     };
@@ -130,8 +131,9 @@ async fn hand_over(
     if !idempotency::is_first(&manager.records, headers, ("move", row.id)).await? {
         return Acted::Accepted(row).answer(manager).await;
     }
-    if let Some(receiver) = receiver {
+    if let Some((receiver, to)) = receiver.zip(to) {
         moves::begins(&manager.records, &row, (holder, receiver)).await?;
+        moves::tell_if_missed(manager, &row, (receiver, to));
     }
     drop(turn);
     // A service that does not hold the observer steps back, and hands over nothing.
@@ -155,11 +157,6 @@ async fn has_other(manager: &Manager, row: &Row) -> Result<(), Problem> {
     let services = shown_services::living(manager).await?;
     check_others(mover(row, holder), &services)
         .map_err(|nowhere| Problem::new(Code::ServiceWithoutRoom, nowhere.to_string()))
-}
-
-fn mover(row: &Row, holder: Option<ServiceId>) -> Mover<'_> {
-    let (pool, kind, weight) = (&row.definition.pool, &row.definition.kind, row.definition.weight);
-    Mover { pool, kind, weight, holder }
 }
 
 /// The services that step back, and the one that takes the observer; `None` if the observer is on that service already.
