@@ -239,7 +239,7 @@ async fn a_rollout_and_a_batch_are_started_and_complaints_stand_at_their_fields(
     // The line of an unknown member is its own, not that of the map around it.
     page.fill("#asked-defaults", "kind: exec\\nspec:\\n  argv: [/bin/true]\\n  evry: 1").await;
     page.confirm().await;
-    page.until_text("#asked-defaults-hint", "line 4: /spec has an unknown member: evry").await;
+    page.until_text("#asked-defaults-hint", "line 4: /spec has an unknown field: evry").await;
     page.fill("#asked-defaults", "kind: exec\\npool: gpu\\nspec:\\n  argv: [/bin/true]").await;
     page.until_text("#dialog [role=status]", "No service of pool gpu runs").await;
     page.fill("#asked-defaults", "kind: exec\\nspec:\\n  argv: [/bin/true]").await;

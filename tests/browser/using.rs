@@ -186,7 +186,7 @@ async fn a_change_is_shown_and_taken_back() {
     let patch = json!({"spec": {"every": "2s"}});
     api.done::<everwatch_api::Observer>("PATCH", "/v1/observers/one", Some(patch), 200).await;
     // The page follows without a reload.
-    page.until_text(".plain", "/spec/every").await;
+    page.until_text(".plain", "spec.every").await;
     page.until_text(".plain del", "1s").await;
     page.until_text(".plain ins", "2s").await;
     page.press("Revert").await;

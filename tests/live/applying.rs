@@ -66,7 +66,7 @@ async fn files_make_change_and_end_observers() {
     write(&folder, "one.yaml", "name: two\nkind: ticker\nlabels: {app: x}\nspec: {every: 3s}\n");
     let (_, said) = apply(&cluster, &["-f", at, "--prune", "-l", "app=x", "--dry-run"]);
     assert!(
-        said.contains("two would be changed: spec\n- /spec/every: \"2s\"\n+ /spec/every: \"3s\"\n"),
+        said.contains("two would be changed: spec\n- spec.every: \"2s\"\n+ spec.every: \"3s\"\n"),
         "{said}"
     );
     assert!(said.contains("one would be deleted"), "{said}");

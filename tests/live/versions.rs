@@ -11,9 +11,9 @@ use serde_json::json;
 /// After two changes.
 fn judge_diffs(cluster: &Cluster) {
     let (code, said) = cluster.command(&["observer", "diff", "one"]);
-    assert!(code == Some(0) && said.contains("+ /priority: 7") && !said.contains("every"), "{said}");
+    assert!(code == Some(0) && said.contains("+ priority: 7") && !said.contains("every"), "{said}");
     let (code, said) = cluster.command(&["observer", "diff", "one", "--from", "1", "--to", "2"]);
-    assert!(code == Some(0) && said.contains("- /spec/every: \"1s\"\n+ /spec/every: \"2s\""), "{said}");
+    assert!(code == Some(0) && said.contains("- spec.every: \"1s\"\n+ spec.every: \"2s\""), "{said}");
     let (code, said) = cluster.command(&["observer", "diff", "one", "--to", "9"]);
     assert!(code != Some(0) && said.contains("no version 9: its versions from 1 to 3 are kept"), "{said}");
 
@@ -86,10 +86,10 @@ async fn changes_are_kept_shown_and_taken_back_through_a_failover() {
         let changes: Vec<String> =
             events.iter().filter(|it| it.kind == EventKind::Changed).map(|it| it.text.clone()).collect();
         let expected = [
-            "version 5: labels, priority, spec/every",
-            "version 4: labels, priority, spec/every",
+            "version 5: labels, priority, spec.every",
+            "version 4: labels, priority, spec.every",
             "version 3: labels, priority",
-            "version 2: spec/every",
+            "version 2: spec.every",
         ];
         if changes == expected { Ok(()) } else { Err(format!("{changes:?}")) }
     })

@@ -190,8 +190,8 @@ mod tests {
         let missing = "missing field `kind`";
         assert_eq!(
             told("/retry missing field `kind`; /kind is wrong", missing),
-            "/retry lacks the member kind; /kind is wrong"
+            "/retry lacks the field kind; /kind is wrong"
         );
-        assert_eq!(told("not valid", missing), "not valid\n  /retry: lacks the member kind");
+        assert_eq!(told("not valid", missing), "not valid\n  /retry: lacks the field kind");
     }
 }

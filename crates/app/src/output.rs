@@ -123,7 +123,7 @@ pub(crate) fn warn_of_columns<T>(items: &[Item<T>], shown: &OutputArgs) {
     {
         let selects = |column: &&CustomColumn| items.iter().any(|it| column.selects(it.sent()));
         for column in columns.iter().filter(|column| !selects(column)) {
-            note(&format!("{} selects nothing in any row: `-o json` prints all members", column.text()));
+            note(&format!("{} selects nothing in any row: `-o json` prints all fields", column.text()));
         }
     }
 }

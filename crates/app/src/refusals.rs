@@ -95,9 +95,9 @@ mod tests {
         let file = "b.json: observers.3.kind is missing";
         assert_eq!(told(&["max_running"]), format!("--max-running is 0; {file}"));
         assert_eq!(told(&["name"]), format!("b.json: max_running is 0; {file}"));
-        let error = Failure::Usage("the body has the unknown member default: write name".to_owned());
+        let error = Failure::Usage("the body has the unknown field default: write name".to_owned());
         let told = in_flags_or_file(error.into(), &["name"], Path::new("b.json")).to_string();
-        assert_eq!(told, "b.json: it has the unknown member default: write name");
+        assert_eq!(told, "b.json: it has the unknown field default: write name");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 /// The most similar of the known names, if one is similar at all.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase();
-    let most = 1 + name.chars().count() / 4;
+    let most = 1 + name.chars().count().saturating_sub(1) / 4;
     let distance = |known: &str| strsim::damerau_levenshtein(&folded, &known.to_lowercase());
     let scored = known.into_iter().map(|known| (distance(known), known));
     scored.filter(|(distance, _)| *distance <= most).min().map(|(_, known)| known)
@@ -36,6 +36,7 @@ mod tests {
             assert_eq!(nearest(name, kinds), Some(near), "{name}");
         }
         assert_eq!(nearest("postgres-listen", kinds), None);
+        assert_eq!(nearest("nope", ["once"]), None, "half of it differs");
         assert_eq!(advice("zzz", "kinds", &kinds), "kinds: exec, http, tail, ticker, websocket");
         assert_eq!(advice("gpuu", "pools", &["default", "gpu"]), "did you mean `gpu`?");
         assert_eq!(advice("x", "pools", &[]), "there are no pools");

@@ -35,7 +35,7 @@ function notOffered(kind, kinds) {
 }
 
 /** Members that no definition has. */
-const unknown = (definition, kinds) => Object.keys(definition).filter((name) => !MEMBERS.includes(name)).map((name) => ({ pointer: `/${name}`, detail: `is not a member of an observer${meant(name, definition, kinds)}` }));
+const unknown = (definition, kinds) => Object.keys(definition).filter((name) => !MEMBERS.includes(name)).map((name) => ({ pointer: `/${name}`, detail: `is an unknown field${meant(name, definition, kinds)}` }));
 
 /** What is wrong with members that the manager judges only when the observer is created. It may know more time zones than the browser. */
 const plainly = (definition) => Object.entries(complaints(formOf(definition, []).values)).filter(([pointer]) => pointer !== "/time_zone").map(([pointer, detail]) => ({ pointer, detail }));

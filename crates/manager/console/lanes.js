@@ -229,6 +229,8 @@ const pattern = (id, size, color, opacity) => s("pattern", { id, width: size, he
 /** The axis of a picture that ends longer ago than this, in ms, has the time of the clock. */
 const LIVE_MS = 10000;
 const isLive = (at) => Math.abs(Date.now() - at.until) < LIVE_MS;
+/** Half the width of a time of the axis. */
+const HALF = 28;
 /** The width of the words at the start of the axis. */
 const START = 76;
 
@@ -238,7 +240,7 @@ function axis(at, bottom, width, isFromStart) {
   return [start, ...ticks(at, width / 130, !live).map(({ at: moment, ago, isFine }) => {
     const place = at.x(moment).toFixed(1);
     const text = start && at.x(moment) < at.left + START + 24 ? "" : live ? ago : isFine ? clock(moment) : shortClock(moment);
-    const word = (its) => ({ x: place, y: bottom + 15, "text-anchor": moment === at.until ? "end" : "middle", ...its });
+    const word = (its) => ({ x: place, y: bottom + 15, "text-anchor": at.right - at.x(moment) < HALF ? "end" : "middle", ...its });
     // While the manager does not answer, the picture grows old.
     const words = text === "now" ? [s("text", word({ class: "is-fresh" }), text), s("text", word({ class: "is-stale" }), clock(moment))] : [s("text", word({}), text)];
     return s("g", { key: `tick-${ago}` }, s("line", { class: "grid", x1: place, x2: place, y1: TOP - 4, y2: bottom }), ...words);

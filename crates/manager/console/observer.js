@@ -61,7 +61,7 @@ function facts(it, [last]) {
     ["Completed", "Failed"].includes(it.status) && last?.ended_at ? ["Ended", time(last.ended_at)] : null,
     ["Created", time(it.created_at)],
     ["Epoch", `${it.generation}.${it.acquisitions}`],
-    ["Attempt", number(it.attempt)],
+    ["Attempt of this run", number(it.attempt)],
     it.restarts ? ["Restarts", number(it.restarts)] : null,
     ["Retry policy", retryText(it.retry)],
     ["Overlap", it.overlap === "forbid" ? "forbidden" : "allowed"],

@@ -1,6 +1,7 @@
 // The overview: whether all observers run, the failure tolerance, the timeline, incidents and problems.
 import { get } from "./api.js";
 import { clock } from "./clock.js";
+import { begun } from "./doctor.js";
 import { h } from "./dom.js";
 import { history, spark, sparkCard } from "./history.js";
 import { capacities, incidentList } from "./incidents.js";
@@ -20,6 +21,8 @@ const NAMED = 3;
 const TILES = [["running", "health"], ["restarting", "health"], ["waiting", "health"], ["moving", "health"], ["Paused", "status"], ["Failed", "status"]];
 /** The tiles with a line of the last 24 hours. */
 const LINES = { running: "running", moving: "nowhere" };
+/** The statuses of observers that are not meant to run; those that have failed were. */
+const AT_REST = ["Paused", "Scheduled", "Completed"];
 const RARE = [["Scheduled", "status"], ["stopping", "health"], ["Completed", "status"]];
 
 async function load({ params }) {
@@ -91,9 +94,11 @@ function standing({ stats, pools, room: { capacity, free, active, able } }) {
   const health = stats.health, failed = stats.observers.Failed ?? 0, waiting = waitingOf(stats), behind = stats.behind_limits, now = waits(pools);
   if (able === 0) return [health.running ? "no service takes observers now: those that run continue, and no other starts" : "No service is active: no observer can run."];
   const parts = [health.restarting ? `${number(health.restarting)} restarting` : null, waiting > now.count ? `${number(waiting)} waiting${now.count ? " in all" : ""}` : null, waiting + health.moving > now.count ? moving(health.moving) : null, failed ? `${number(failed)} failed` : null].filter(Boolean);
+  const rest = AT_REST.reduce((all, it) => all + countOf(stats, it), 0);
   if (behind) parts.push(`${number(behind)} ${behind === 1 ? "waits" : "wait"} for a limit`);
   const room = `${number(free)} of ${counted(capacity, "slot")} free, ${counted(active, "service")} active`;
-  return [...now.sentences, ...parts, room, now.count === 0 ? nextFailure(pools) : null].filter(Boolean);
+  const others = rest ? `${number(rest)} ${rest === 1 ? "other is" : "others are"} not meant to run now` : null;
+  return [...now.sentences, ...parts, others, room, now.count === 0 ? nextFailure(pools) : null].filter(Boolean);
 }
 
 function warnings({ stats, safeMode, parked, silent }) {
@@ -123,7 +128,8 @@ function incidentsPanel({ picture }) {
     handovers ? h("p", { class: "fine" }, h("a", { href: "#/incidents?show=handovers" }, counted(handovers, "handover"))) : null);
 }
 
-const poolsPanel = ({ pools, services, room }) => {
+const poolsPanel = ({ pools, services, findings }) => {
+  const uneven = findings.filter((it) => it.code === "uneven-pool");
   const worst = weakest(pools), cordoned = services.filter((it) => it.state === "cordoned").map((it) => it.name);
   return h("section", { class: "panel across", key: "capacity" }, h("header", {}, h("h2", {}, "Capacity"), h("span", { class: "fine" }, worst ? `Failure tolerance${pools.length > 1 ? ` of pool ${worst.name}` : ""}: ${worst.failure_tolerance ? counted(worst.failure_tolerance, "service") : "none"}` : "no observer needs a slot")), pools.length === 0 ? h("p", { class: "fine" }, "No pool yet: start a service.") :
     table("Capacity by pool", [
@@ -135,7 +141,8 @@ const poolsPanel = ({ pools, services, room }) => {
       { title: "Slots", class: "n", cell: (it) => number(it.capacity) },
       { title: "Waiting for a slot", class: "n", cell: (it) => number(waitingIn(it)) },
     ], pools), pools.some((it) => it.held + it.free > it.capacity) ? h("p", { class: "fine" }, "Services that drain or are silent hold observers, too; their slots are not among those shown.") : null,
-    cordoned.length ? h("p", { class: "fine", key: "cordoned" }, `Without the free slots of cordoned services: ${cordoned.slice(0, 5).join(", ")}${cordoned.length > 5 ? ` and ${number(cordoned.length - 5)} more` : ""}.`) : null);
+    cordoned.length ? h("p", { class: "fine", key: "cordoned" }, `Without the free slots of cordoned services: ${cordoned.slice(0, 5).join(", ")}${cordoned.length > 5 ? ` and ${number(cordoned.length - 5)} more` : ""}.`) : null,
+    uneven.length ? h("p", { class: "fine", key: "uneven" }, uneven.slice(0, NAMED).map((it) => `${begun(it.what)}. `), h("a", { href: "#/services" }, "Rebalance")) : null);
 };
 
 function draw(data, { params }, context) {

@@ -28,9 +28,9 @@ export function linesOfMembers(mode, text) {
   try { return mode === "json" ? jsonLines(text) : yamlLines(text); } catch { return new Map(); }
 }
 
-/** The line of a mistake: of the member, or of the closest one around it; null if there is none. The error about an unknown member has the pointer of what is around it. */
+/** The line of a mistake: of the member, or of the closest one around it; null if there is none. The error about an unknown field has the pointer of what is around it. */
 export function lineOfMistake(lines, { pointer, detail }) {
-  const unknown = /^has (?:the unknown member|an? unknown members?:|unknown members:) ([^\s:;,]+)/.exec(detail)?.[1];
+  const unknown = /^has (?:the unknown field|an? unknown fields?:|unknown fields:) ([^\s:;,]+)/.exec(detail)?.[1];
   return (unknown && lines.get(`${pointer}/${unknown}`)) || lineAt(lines, pointer);
 }
 

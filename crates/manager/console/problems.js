@@ -59,8 +59,8 @@ function fullRow(it, services) {
     : { status: "Failed", word: "No active service", said: `no service takes observers, because all are cordoned, draining or silent: ${wait(waitingIn(it))} · ${cure ?? "uncordon a service, or start another one"}` });
 }
 
-/** The services whose drain cannot go on. */
-const stuck = (services) => services.filter((it) => !it.is_deleted && it.drain?.waits);
+/** The services whose drain cannot go on, while another service of the pool takes observers: otherwise, the row of the pool says it. */
+const stuck = (services, pools) => services.filter((it) => !it.is_deleted && it.drain?.waits && pools.some((pool) => pool.name === it.pool && pool.active > 0));
 const stuckRow = (it) => h("li", { key: `drain-${it.id}` },
   h("span", { class: "mark", "data-status": "restarting" }),
   h("div", {}, h("span", { class: "title" }, h("a", { href: `#/services/${encodeURIComponent(it.name)}` }, `Service ${it.name}`)), h("p", { class: "said" }, `its drain waits, with ${number(it.drain.moved)} of ${counted(it.drain.of, "observer")} handed over: ${it.drain.waits}`)),
@@ -83,15 +83,17 @@ const observerRow = (it) => h("li", { key: it.id },
 
 /** How long findings are shown before the doctor is asked again, if nothing else has changed. */
 const DOCTOR_MS = 5000;
+/** The notes of the doctor that the overview shows. */
+const SHOWN_NOTES = new Set(["service-killed", "uneven-pool"]);
 let findings = [], findingsOf = null, askedAt = -Infinity;
 
-/** The findings that need an action, and the one about services that start again by themselves, as the doctor last said. It asks the broker, which may take long: the page does not wait for it. `state`: what the findings depend on, as a text. */
+/** The findings that need an action, and those of `SHOWN_NOTES`, as the doctor last said. It asks the broker, which may take long: the page does not wait for it. `state`: what the findings depend on, as a text. */
 export function findingsFor(state) {
   if (state !== findingsOf || performance.now() - askedAt >= DOCTOR_MS) {
     [findingsOf, askedAt] = [state, performance.now()];
     readable("status:read", () => get("/v1/doctor"), { items: [] }).then(({ items }) => {
       const before = JSON.stringify(findings);
-      findings = items.filter((it) => it.severity !== "info" || it.code === "service-killed");
+      findings = items.filter((it) => it.severity !== "info" || SHOWN_NOTES.has(it.code));
       if (JSON.stringify(findings) !== before) dispatchEvent(new Event("findings"));
       noteFindings(items);
     }, () => { findingsOf = null; });
@@ -109,7 +111,7 @@ const findingRow = (it) => h("li", { key: `finding-${it.code}-${it.subject}` },
   h("span", { class: "side-of" }, h("span", { class: "status pill", "data-status": it.severity === "critical" ? "Failed" : "restarting" }, it.severity === "critical" ? "Critical" : "Warning")));
 
 export function problemsPanel({ items, total }, { pools, services, missing, findings }) {
-  const bare = withoutService(pools), filled = full(pools), drains = stuck(services), open = findings.filter((it) => it.severity !== "info");
+  const bare = withoutService(pools), filled = full(pools), drains = stuck(services, pools), open = findings.filter((it) => it.severity !== "info");
   const subjects = new Set([...bare, ...filled].map((it) => `pool ${it.name}`)), drained = new Set(drains.map((it) => `service ${it.name}`));
   /** Whether another row shows it. */
   const isShown = ({ code, subject }) => (OF_POOLS.has(code) ? subjects.has(subject) : OF_LOSSES.has(code) ? missing.length > 0 : OF_OBSERVERS.has(code) ? total > 0 : code === "drain-waits" && drained.has(subject));
@@ -117,7 +119,7 @@ export function problemsPanel({ items, total }, { pools, services, missing, find
   // Observers keep a part of the list.
   const others = rows.slice(0, items.length ? SHOWN / 2 : SHOWN), shown = items.slice(0, SHOWN - others.length), count = others.length + shown.length;
   return h("section", { class: "panel", key: "problems" }, h("header", {}, h("h2", {}, "Problems"), h("span", { class: "fine end" }, number(all))),
-    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no pool lacks slots or services, every service that was lost in the last 10 minutes is back, and no drain waits.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
+    all === 0 ? h("p", { class: "fine" }, "No observer restarts after errors, none has failed, no pool lacks slots or services, every service that was lost in the last 10 minutes is back, and no drain is stuck.") : h("ul", { class: "incident-list" }, others, shown.map(observerRow)),
     open.length ? h("p", { class: "fine" }, h("a", { href: "#/doctor" }, "The doctor"), ` says what to do about ${counted(open.length, "problem")}.`) : null,
     all > count ? h("p", { class: "fine" }, `${number(count)} of ${number(all)}. `, rows.length > others.length ? [h("a", { href: "#/pools" }, "Pools"), ", ", h("a", { href: "#/services" }, "services"), ", "] : null, h("a", { href: "#/observers?status=Failed" }, "failed"), ", ", h("a", { href: "#/observers?health=restarting" }, "restarting")) : null);
 }

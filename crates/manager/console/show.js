@@ -165,7 +165,7 @@ export const EVENT_TYPES = [
   "service_lost", "service_gone", "work_queue_created", "safe_mode", "pool_paused", "pool_resumed", "limit_set", "limit_deleted", "rate_set",
   "rate_deleted", "batch_created", "batch_incomplete", "batch_completed", "batch_retried", "batch_cancelling", "batch_cancelled", "batch_deleted",
   "rollout_started", "rollout_paused", "rollout_resumed", "rollout_reverting", "rollout_finished", "rollout_reverted", "rollout_cancelled",
-  "republish_capped", "move_requested", "service_cordoned", "service_uncordoned", "service_draining", "service_drained", "service_resized",
+  "republish_capped", "move_requested", "moved_elsewhere", "service_cordoned", "service_uncordoned", "service_draining", "service_drained", "service_resized",
   "rebalanced", "quarantine_capped", "unreadable",
 ];
 /** An event in the words of the API and the CLI. */

@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 
 const TERMS = {
   Admission: "whether more observers get a slot of this pool: open, or paused by a user",
-  Attempt: "how often the code has been started in the current run; after an error, the next attempt follows as the retry policy says",
+  "Attempt of this run": "how often the code has been started in the current run; after an error, the next attempt follows as the retry policy says",
   Epoch: "the number of a run: how often the observer was published, and how often RabbitMQ has delivered it again since then; a later run has a higher number",
   Held: "the slots in use: a service has received these observers from RabbitMQ and has not finished with them",
   Incarnation: "one life of a service: from its start until its process ends or loses its connection to RabbitMQ; it has an id of its own",
@@ -11,7 +11,7 @@ const TERMS = {
   "Loop lag": "how late the service wakes up: a few milliseconds are normal; more means that its machine is overloaded, or that code blocks a thread",
   "Attempt timeout": "after this time, the service stops an attempt; it counts as an error",
   "Creates left": "how many observers may still be created in the namespace in this minute",
-  Surplus: "what happens if the maximum is below the number of running observers: all continue, or managers stop those created last; in both cases, no other observer starts",
+  "Beyond the maximum": "what happens to running observers if somebody lowers the maximum below their number: they all continue, or managers stop those created last; in both cases, no other observer starts",
   "Failure tolerance": "how many services of the pool can be lost while the others have slots for all of its observers",
   Gap: "the time between two runs of an observer, in which it ran nowhere",
   "Grace period": "how long the code may take to stop before it is killed",
@@ -19,7 +19,7 @@ const TERMS = {
   "Maximum in progress": "how many observers may be changed and not yet healthy at the same time",
   Overlap: "an observer runs on two services at once, for example on one that has lost its connection and on one that took over",
   "Reason code": "the reason as a word that does not change, for scripts and filters",
-  Restarts: "how often the code was started again after an error in the current run, since it last ran well; on another service, a new run begins",
+  Restarts: "how often the code was started again after an error, in all runs since the observer last ran without an error for the time after which its retry policy forgets errors",
   Schedule: "the times at which the observer executes, as a cron expression: minute, hour, day, month, weekday",
   "Start within": "it fails if it still waits for a slot after this time",
   Weight: "how many slots the observer takes",

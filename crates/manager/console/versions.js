@@ -14,8 +14,10 @@ export const newestVersion = async (id) => (await get(`/v1/observers/${encodeURI
 const short = (value) => value === undefined ? "none" : JSON.stringify(value);
 
 /** What a version changed: a line for each member. */
+/** `spec.every` of `/spec/every`. */
+const pathOf = (pointer) => pointer.slice(1).split("/").map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~")).join(".");
 const changes = ({ version, changes: list }) => list === null ? h("span", { class: "fine" }, version === 1 ? "created" : "the version before it is not kept") : h("ul", { class: "plain" }, list.map(({ pointer, before, after }) =>
-  h("li", { key: pointer }, h("code", {}, pointer), " ", h("del", {}, short(before)), " → ", h("ins", {}, short(after)))));
+  h("li", { key: pointer }, h("code", {}, pathOf(pointer)), " ", h("del", {}, short(before)), " → ", h("ins", {}, short(after)))));
 
 async function revert(it, version, lines, context) {
   const sure = await confirm({ title: `Revert to version ${version}?`, lines: [`This restores the definition of ${it.name} from version ${version}. If that changes what runs, the observer restarts.`], more: diffView(lines, `From version ${it.definition_version} to ${version}`), action: `Revert to version ${version}`, danger: false });

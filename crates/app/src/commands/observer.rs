@@ -234,7 +234,7 @@ mod tests {
         let flags = [("spec", Some("@feed.json".to_owned())), ("retry", Some("{}".to_owned()))];
         for (told, expected) in [
             ("/spec/every must be a string", "feed.json: every must be a string"),
-            ("/spec has an unknown member: x", "feed.json has an unknown member: x"),
+            ("/spec has an unknown field: x", "feed.json has an unknown field: x"),
             ("/retry/max is 0; /grace is 5x", "--retry: max is 0; --grace is 5x"),
             ("/limits/0 is not valid", "--limit-key is not valid"),
             ("/start_within is 0s", "--start-within is 0s"),

@@ -4,6 +4,7 @@ use super::operations;
 use crate::answers::Action;
 use crate::cli::Watched;
 use crate::client::{Client, Failure};
+use crate::error_wording::path_of;
 use crate::output::{VERSIONS, answer, print};
 use crate::requests::path;
 use everwatch_api::{DefinitionVersion, Difference, Listed, Observer, RevertTo};
@@ -54,8 +55,9 @@ pub(super) async fn diff(
 pub(super) fn told_differences(all: &[Difference]) -> Vec<String> {
     let mut lines = Vec::new();
     for Difference { pointer, before, after } in all {
-        lines.extend(before.as_ref().map(|value| format!("- {pointer}: {value}")));
-        lines.extend(after.as_ref().map(|value| format!("+ {pointer}: {value}")));
+        let path = path_of(pointer).unwrap_or_default();
+        lines.extend(before.as_ref().map(|value| format!("- {path}: {value}")));
+        lines.extend(after.as_ref().map(|value| format!("+ {path}: {value}")));
     }
     lines
 }

@@ -72,12 +72,9 @@ pub(crate) fn status(it: &Condition, on: (TerminalStyle, Timestamp)) -> String {
 fn headline(it: &Condition, paper: TerminalStyle) -> String {
     let count = |health: Health| it.stats.health.get(health.as_str()).copied().unwrap_or(0);
     let of_status = |status: &str| it.stats.observers.get(status).copied().unwrap_or(0);
-    let (running, limited) = (count(Health::Running), it.stats.behind_limits);
-    let wanted = running
-        + count(Health::Restarting)
-        + count(Health::Waiting)
-        + count(Health::Moving)
-        + of_status("Failed");
+    let (running, limited, failed) = (count(Health::Running), it.stats.behind_limits, of_status("Failed"));
+    let wanted =
+        running + count(Health::Restarting) + count(Health::Waiting) + count(Health::Moving) + failed;
     let severity = it.findings.iter().map(|it| it.severity).max();
     let are_warned = severity >= Some(Severity::Warning);
     let run = if running == 1 { "runs" } else { "run" };
@@ -97,6 +94,9 @@ fn headline(it: &Condition, paper: TerminalStyle) -> String {
         _ if running + limited == wanted => {
             let wait = if limited == 1 { "waits" } else { "wait" };
             (format!("{some}; {limited} {wait} for a limit"), Tone::Good)
+        }
+        _ if failed > 0 => {
+            (format!("{some}; {failed} {} failed", if failed == 1 { "has" } else { "have" }), Tone::Wait)
         }
         _ => (some, Tone::Wait),
     };

@@ -277,7 +277,10 @@ fn the_first_sentence_of_the_status_names_what_is_worst() {
     assert_eq!(both, "3 of 4 observers run, as far as managers can tell.");
     assert_eq!(with("moving"), "3 of 4 observers run.");
     assert_eq!(with("restarting"), "3 of 4 observers run.");
-    assert_eq!(first(&|it| it.stats.observers.extend([("Failed".to_owned(), 1)])), "3 of 4 observers run.");
+    assert_eq!(
+        first(&|it| it.stats.observers.extend([("Failed".to_owned(), 1)])),
+        "3 of 4 observers run; 1 has failed."
+    );
     assert_eq!(first(&|it| it.stats.health = [("waiting".to_owned(), 2)].into()), "No observer runs.");
     assert_eq!(first(&|it| it.stats.health.clear()), "No observer is meant to run now.");
     let limited = |it: &mut Condition| {

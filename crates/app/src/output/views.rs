@@ -6,6 +6,7 @@ use super::cells::{
 };
 use super::incident::{cause_of, destinations, gap_of_moves, longest_gap, main_destination};
 use super::table::{Column, View};
+use crate::error_wording::path_of;
 use everwatch_api::{
     AuditEntry, Batch, BatchMember, DefinitionVersion, Event, Incident, Kind, Limit, Namespace, Observer,
     ParkedMessage, Pool, Rate, Role, RoleGrant, Rollout, RolloutMember, Service, ServiceBalance, Token,
@@ -255,8 +256,8 @@ pub(crate) const VERSIONS: View<DefinitionVersion> = View {
 };
 
 fn changes(it: &DefinitionVersion) -> String {
-    let pointers = it.changes.iter().flatten().map(|it| it.pointer.trim_start_matches('/'));
-    or_dash(Some(pointers.collect::<Vec<_>>().join(", ")))
+    let paths = it.changes.iter().flatten().filter_map(|it| path_of(&it.pointer));
+    or_dash(Some(paths.collect::<Vec<_>>().join(", ")))
 }
 
 pub(crate) const BATCHES: View<Batch> = View {

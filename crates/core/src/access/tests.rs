@@ -225,10 +225,10 @@ fn a_role_that_makes_no_sense_is_refused_by_member() {
     assert_eq!(verbs[3], "/grants/1/verbs must have 1 to 100 items");
     assert_eq!(wrong(json!({ "grants": [] })), ["/grants must have 1 to 100 items"]);
     let member = wrong(json!({ "grants": [{ "verbs": ["*"], "pool": "a" }] }));
-    assert_eq!(member, ["/grants/0 has the unknown member pool: write verbs, namespaces, pools or kinds"]);
+    assert_eq!(member, ["/grants/0 has the unknown field pool: write verbs, namespaces, pools or kinds"]);
     let text = wrong(json!({ "grants": [{ "verbs": ["*"] }, { "verbs": "observers:read" }] }));
     assert_eq!(text, ["/grants/1/verbs is \"observers:read\": write a list"]);
-    assert_eq!(wrong(json!({})), [" the role lacks the member grants"]);
+    assert_eq!(wrong(json!({})), [" the role lacks the field grants"]);
     assert_eq!(wrong(json!([])), [" the role must be a JSON object"]);
     let built_in = Role::parse(name("admin"), json!({ "grants": [{ "verbs": ["*"] }] })).unwrap_err();
     assert_eq!(built_in[0].detail, "admin is built in and cannot be changed: choose another name");

@@ -48,7 +48,7 @@ impl Rate {
         let burst = number(&mut members, ("burst", 1..=BURST_MAX), &mut errors);
         for member in members.keys() {
             let member: String = member.chars().take(100).collect();
-            let detail = "is unknown: a rate has the members permits, per and burst";
+            let detail = "is unknown: a rate has the fields permits, per and burst";
             errors.push(wrong(&member, detail.to_owned()));
         }
         let (Some(permits), Some(per), Some(burst)) = (permits, per, burst) else { return Err(errors) };

@@ -178,7 +178,7 @@ fn a_rate_is_refused_with_the_member_and_the_limit() {
             "/permits is 0: write a whole number from 1 to 1000000",
             "/per is 5: write a duration from 1s to 24h, such as \"1m\"",
             "/burst is 1.5: write a whole number from 1 to 10000000",
-            "/bust is unknown: a rate has the members permits, per and burst",
+            "/bust is unknown: a rate has the fields permits, per and burst",
         ]
     );
     assert_eq!(told(json!([])), [" must be a JSON object"]);

@@ -5,6 +5,7 @@ use crate::capacity::maintenance::{progress, room_by_pool};
 use crate::clock::{Timestamp, show};
 use crate::id::{Kind, Pool};
 use crate::record::service::{ServiceRow, ServiceState};
+use crate::record::taking::taking;
 use crate::wording::counted_subject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -260,10 +261,13 @@ fn silent(fleet: &FleetFacts, now: Timestamp) -> String {
     text
 }
 
+/// Drains that cannot go on. A pool of which no service takes observers has a finding of its own, which names the cure of all its drains.
 fn drains(fleet: &FleetFacts, now: Timestamp) -> Vec<Finding> {
+    let served: BTreeSet<&Pool> =
+        taking(&fleet.services).into_iter().map(|it| &it.registration.pool).collect();
     let room = room_by_pool(&fleet.services, &fleet.reported);
     let living = fleet.services.iter().filter(|service| !service.state().is_over());
-    let stuck = living.filter_map(|service| {
+    let stuck = living.filter(|it| served.contains(&it.registration.pool)).filter_map(|service| {
         let name = service.registration.name.as_str();
         let drain = fleet.orders.get(name)?.drain.as_ref()?;
         let room = room.get(&service.registration.pool).copied().unwrap_or_default();

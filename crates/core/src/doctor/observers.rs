@@ -46,7 +46,7 @@ fn looping(restarting: &SomeRows) -> Option<Finding> {
         subject: "observers".to_owned(),
         what: format!("{least}{} failed repeatedly: {}", counted(count, "observer"), listed(&names, count)),
         why: format!(
-            "between two attempts they do no work; the latest error of the first observer is: {}",
+            "between two attempts, an observer does no work; the latest error of the first observer is: {}",
             latest_error(first)
         ),
         cure: format!(

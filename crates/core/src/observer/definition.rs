@@ -162,9 +162,13 @@ impl Reader {
         let value = self.members.remove(member).filter(|value| !value.is_null())?;
         parser::read(value)
             .map_err(|wrong| {
-                let is_whole = wrong.pointer.is_empty() && wrong.is_of_other_type;
-                let such_as = example(member).filter(|_| is_whole);
-                let such_as = such_as.map(|it| format!(", such as {it}{}", alternative(member)));
+                let such_as = match wrong.pointer.as_str() {
+                    "" if wrong.is_of_other_type => {
+                        example(member).map(|it| format!(", such as {it}{}", alternative(member)))
+                    }
+                    "/kind" => Some(alternative(member).to_owned()),
+                    _ => None,
+                };
                 let detail = wrong.detail + &such_as.unwrap_or_default();
                 self.errors.push(FieldError::new(format!("/{member}{}", wrong.pointer), detail));
             })
@@ -249,7 +253,7 @@ impl Reader {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("known: {}", known().collect::<Vec<_>>().join(", ")),
             };
-            let detail = format!("is not a member of an observer; {cure}");
+            let detail = format!("is an unknown field; {cure}");
             self.errors.push(FieldError::new(format!("/{}", escape(member)), detail));
         }
     }

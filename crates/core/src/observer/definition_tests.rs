@@ -23,7 +23,7 @@ fn all_errors_are_reported_at_once_with_their_location() {
     let body = json!({"kind": "k", "labels": {"team": false, "n": 3, "o": [], "a b": "x"}, "grace": "2h", "overlap": "maybe", "spek": 1, "zzz": 1});
     let all: Vec<String> =
         parse(body).unwrap_err().into_iter().map(|it| format!("{} {}", it.pointer, it.detail)).collect();
-    let unknown = format!("/zzz is not a member of an observer; known: {}, desired", MEMBERS.join(", "));
+    let unknown = format!("/zzz is an unknown field; known: {}, desired", MEMBERS.join(", "));
     assert_eq!(
         all,
         [
@@ -31,7 +31,7 @@ fn all_errors_are_reported_at_once_with_their_location() {
             "/labels/o is []: write a string",
             "/labels/team is false: write a string, such as \"false\"",
             "/overlap is maybe: write allow or forbid",
-            "/spek is not a member of an observer; did you mean `spec`?",
+            "/spek is an unknown field; did you mean `spec`?",
             &*unknown,
             "/grace is 2h: write at most 1h",
             "/labels/a b a label's key is 1 to 128 of A-Z a-z 0-9 . _ - /",

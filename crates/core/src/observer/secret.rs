@@ -155,7 +155,7 @@ fn read(members: &Map<String, Value>) -> Result<SecretRef, String> {
     match (members.len(), members.get(MEMBER)) {
         (1, Some(Value::String(text))) => text.parse(),
         (1, _) => Err("is not a reference to a secret: the value of $secret must be a string".to_owned()),
-        _ => Err("is not a reference to a secret: $secret must be its only member".to_owned()),
+        _ => Err("is not a reference to a secret: $secret must be its only field".to_owned()),
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
             assert!(told(json!({ "$secret": wrong })).contains("write \"file:PATH\""), "{wrong}");
         }
         assert!(told(json!({"$secret": 1})).contains("must be a string"));
-        assert!(told(json!({"$secret": "env:A", "x": 1})).contains("only member"));
+        assert!(told(json!({"$secret": "env:A", "x": 1})).contains("only field"));
         assert!(told(json!({ "$secret": format!("env:{}", "A".repeat(600)) })).contains("604 bytes"));
         let many = vec![json!({"$secret": "env:A"}); REFERENCES_MAX + 1];
         assert_eq!(told(json!(many)), " has 51 references to secrets: at most 50 are allowed");

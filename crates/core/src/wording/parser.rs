@@ -60,9 +60,9 @@ fn of_parser(told: &str) -> Option<String> {
         return Some("is a list: write an object".to_owned());
     }
     if let Some(member) = told.strip_prefix("missing field ") {
-        return Some(format!("lacks the member {}", member.replace('`', "")));
+        return Some(format!("lacks the field {}", member.replace('`', "")));
     }
-    for (start, instead) in [("unknown variant ", "is"), ("unknown field ", "has the unknown member")] {
+    for (start, instead) in [("unknown variant ", "is"), ("unknown field ", "has the unknown field")] {
         if let Some((found, expected)) = told.strip_prefix(start).and_then(|it| it.split_once(", expected "))
         {
             let known: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
@@ -119,12 +119,12 @@ mod tests {
             ("invalid type: integer `5`, expected a string at line 1 column 9", "is 5: write a string"),
             ("invalid type: sequence, expected struct Retry", "is a list: write an object"),
             ("invalid length 1, expected struct Windows with 3 elements", "is a list: write an object"),
-            ("missing field `kind`", "lacks the member kind"),
+            ("missing field `kind`", "lacks the field kind"),
             (
                 "unknown variant `nonsense`, expected one of `exponential`, `fixed`, `intervals`",
                 "is nonsense: write exponential, fixed or intervals",
             ),
-            ("unknown field `a`, expected `b` or `c`", "has the unknown member a: write b or c"),
+            ("unknown field `a`, expected `b` or `c`", "has the unknown field a: write b or c"),
             ("at most 1h", "at most 1h"),
         ] {
             assert_eq!(sentence(told), sentence_);

@@ -38,7 +38,7 @@ pub(crate) async fn read(
         let name = &row.definition.name;
         return Err(Problem::new(
             Code::NoSchedule,
-            format!("observer {name} has no schedule: set its member `schedule`"),
+            format!("observer {name} has no schedule: set its field `schedule`"),
         ));
     };
     Ok(Json(ScheduleTimes {

@@ -91,7 +91,7 @@ async fn a_rollout_is_checked_before_it_starts() {
     wrong["patch"] = json!({"spec": {"evry": "9s"}});
     let problem = stage.start(&wrong).await.refused(422, "invalid");
     assert_eq!(problem.errors[0].pointer, "/patch/spec");
-    let expected = "has an unknown member: evry; did you mean `every`? (observer a)";
+    let expected = "has an unknown field: evry; did you mean `every`? (observer a)";
     assert_eq!(problem.errors[0].detail, expected);
     let planned =
         stage.send("POST", "/v1/rollouts?dry_run=true", Some(&body().to_string())).await.read::<Rollout>(200);

@@ -17,7 +17,7 @@ pub(crate) fn kind(it: &Kind) -> String {
     let members = it.schema["properties"].as_object().filter(|members| !members.is_empty());
     let spec = match (&it.schema, members) {
         (Value::Null, _) => "Spec:\n  not known: its services have sent no schema".to_owned(),
-        (_, None) => "Spec:\n  no members".to_owned(),
+        (_, None) => "Spec:\n  no fields".to_owned(),
         (schema, Some(members)) => format!("Spec:\n{}", told(schema, members)),
     };
     let create = format!(

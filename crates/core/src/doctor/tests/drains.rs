@@ -31,4 +31,10 @@ fn stuck_drains_are_reported() {
     let findings = diagnosed(beside_a_cordoned_one);
     let waits = findings.iter().find(|it| it.code == "drain-waits").unwrap();
     assert!(waits.cure.starts_with("`everwatch service uncordon d`, start another service"), "{waits:?}");
+    let without_another = |facts: &mut Facts| {
+        drain(0)(facts);
+        fleet(facts).services.truncate(1);
+    };
+    let codes: Vec<_> = diagnosed(without_another).into_iter().map(|it| it.code).collect();
+    assert!(codes.contains(&"no-active-service") && !codes.contains(&"drain-waits"), "{codes:?}");
 }

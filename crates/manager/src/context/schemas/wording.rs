@@ -33,13 +33,13 @@ pub(super) fn told(error: &ValidationError<'_>, schema: &Value) -> String {
         Kind::MultipleOf { multiple_of } => format!("must be a multiple of {multiple_of}"),
         Kind::MinItems { limit } => format!("must have at least {}", counted(limit, "item")),
         Kind::MaxItems { limit } => format!("must have at most {}", counted(limit, "item")),
-        Kind::MinProperties { limit } => format!("must have at least {}", counted(limit, "member")),
-        Kind::MaxProperties { limit } => format!("must have at most {}", counted(limit, "member")),
+        Kind::MinProperties { limit } => format!("must have at least {}", counted(limit, "field")),
+        Kind::MaxProperties { limit } => format!("must have at most {}", counted(limit, "field")),
         Kind::MinLength { limit } => format!("must have at least {}", counted(limit, "character")),
         Kind::MaxLength { limit } => format!("must have at most {}", counted(limit, "character")),
         Kind::UniqueItems => "must not have the same item twice".to_owned(),
         Kind::Pattern { pattern } => format!("must match the regular expression \"{pattern}\""),
-        Kind::PropertyNames { error } => format!("has a member whose name {}", told(error, schema)),
+        Kind::PropertyNames { error } => format!("has a field whose name {}", told(error, schema)),
         Kind::AnyOf { .. } if let Some(members) = alternatives(error, schema) => {
             format!("needs at least one of {}", members.join(", "))
         }
@@ -88,7 +88,7 @@ fn alternatives(error: &ValidationError<'_>, schema: &Value) -> Option<Vec<Strin
 
 fn unknown(unexpected: &[String], permitted: &[&str]) -> String {
     let named = unexpected.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let noun = if unexpected.len() == 1 { "an unknown member" } else { "unknown members" };
+    let noun = if unexpected.len() == 1 { "an unknown field" } else { "unknown fields" };
     let near = unexpected.first().and_then(|name| nearest(name, permitted.iter().copied()));
     let advice = match near {
         Some(near) => format!("; did you mean `{near}`?"),
@@ -136,7 +136,7 @@ mod tests {
             (
                 json!({"propertyNames": {"maxLength": 1}}),
                 json!({"bb": 1}),
-                "has a member whose name must have at most 1 character",
+                "has a field whose name must have at most 1 character",
             ),
             (
                 json!({"oneOf": [{"type": "null"}, {"type": "string"}]}),
@@ -165,15 +165,15 @@ mod tests {
             "$defs": {"inner": {"properties": {"url": {}}, "additionalProperties": false}}});
         assert_eq!(
             told(&schema, &json!({"evry": 1})),
-            "/spec has an unknown member: evry; did you mean `every`?"
+            "/spec has an unknown field: evry; did you mean `every`?"
         );
         assert_eq!(
             told(&schema, &json!({"x": 1, "z": 1})),
-            "/spec has unknown members: x, z; permitted: every, in, text"
+            "/spec has unknown fields: x, z; permitted: every, in, text"
         );
         assert_eq!(
             told(&schema, &json!({"in": {"ulr": 1}})),
-            "/spec/in has an unknown member: ulr; did you mean `url`?"
+            "/spec/in has an unknown field: ulr; did you mean `url`?"
         );
     }
 }
