@@ -141,8 +141,12 @@ impl Timeline {
                 self.mark(Mark { since, text, ..Mark::of_service(at, kind, (service, name)) });
             }
             Fact::Mark(mark) => {
-                if let (EventKind::ServiceDraining, Some(service)) = (mark.kind, mark.service_id) {
-                    self.incidents.drained(service, at);
+                match (mark.kind, mark.service_id) {
+                    (EventKind::ServiceDraining | EventKind::ServiceResized, Some(service)) => {
+                        self.incidents.operated(Some(service), at);
+                    }
+                    (EventKind::Rebalanced, _) => self.incidents.operated(None, at),
+                    _ => {}
                 }
                 self.mark(Mark { at, ..mark });
             }
@@ -362,10 +366,10 @@ impl Timeline {
         self.incidents.conclude(now);
     }
 
-    /// Copies into the timeline of one observer, from the timeline of all observers, when users drained services: these times part the
-    /// incidents that the next facts contribute.
-    pub fn add_drains_of(&mut self, all: &Self) {
-        self.incidents.set_drains(all.incidents.drains());
+    /// Copies into the timeline of one observer, from the timeline of all observers, when drains, changes of the capacity and rebalances
+    /// began: these times part the incidents that the next facts contribute.
+    pub fn add_operations_of(&mut self, all: &Self) {
+        self.incidents.set_operations(all.incidents.operations());
     }
 
     /// Copies into the timeline of one observer, from the timeline of all observers, the ends of its services, their marks while the

@@ -149,9 +149,9 @@ impl Incident {
         }
     }
 
-    /// Whether a gap of an observer of its service that begins at this time, with this cause, belongs to it; `drains` are the times
-    /// at which users drained services.
-    pub(super) fn has(&self, from: ServiceId, since: Timestamp, cause: Cause, drains: &Drains) -> bool {
+    /// Whether a gap of an observer of its service that begins at this time, with this cause, belongs to it, with the operations of all
+    /// services.
+    pub(super) fn has(&self, from: ServiceId, since: Timestamp, cause: Cause, all: &Operations) -> bool {
         if self.from != from {
             return false;
         }
@@ -161,24 +161,39 @@ impl Incident {
         let are_handovers = self.cause == Cause::HandedOver && cause == Cause::HandedOver;
         let quiet = if are_handovers { QUIET_OF_HANDOVERS } else { QUIET };
         let is_parted =
-            are_handovers && (drains.part(from, self.until, since) || drains.part(from, since, self.since));
+            are_handovers && (all.part(from, self.until, since) || all.part(from, since, self.since));
         !is_other && !is_parted && self.until.plus(quiet) >= since
     }
 }
 
-/// When users drained services: a drain begins another incident.
+/// When drains, changes of the capacity and rebalances began: each begins another incident.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Drains(BTreeSet<(ServiceId, Timestamp)>);
+pub(super) struct Operations {
+    of_services: BTreeSet<(ServiceId, Timestamp)>,
+    /// Of all services.
+    rebalances: BTreeSet<Timestamp>,
+}
 
-impl Drains {
-    fn add(&mut self, service: ServiceId, at: Timestamp) {
-        self.0.insert((service, at));
+impl Operations {
+    /// Adds one; a rebalance has no service.
+    fn add(&mut self, service: Option<ServiceId>, at: Timestamp) {
+        match service {
+            Some(service) => _ = self.of_services.insert((service, at)),
+            None => _ = self.rebalances.insert(at),
+        }
     }
 
-    /// Whether a user drained the service between these times.
+    /// Whether one of this service, or a rebalance, began between these times.
     fn part(&self, service: ServiceId, earlier: Timestamp, later: Timestamp) -> bool {
         let (first, last) = (earlier.plus(CLOCKS), later.plus(CLOCKS));
-        first < last && self.0.range((service, first)..=(service, last)).next().is_some()
+        first < last
+            && (self.of_services.range((service, first)..=(service, last)).next().is_some()
+                || self.rebalances.range(first..=last).next().is_some())
+    }
+
+    fn forget(&mut self, before: Timestamp) {
+        self.of_services.retain(|(_, at)| *at >= before);
+        self.rebalances.retain(|at| *at >= before);
     }
 }
 
@@ -199,7 +214,7 @@ pub(super) struct Incidents {
     /// Observers start elsewhere before a manager concludes that their service is lost, or before that service reports that it has
     /// handed them over.
     unexplained: VecDeque<Move>,
-    drains: Drains,
+    operations: Operations,
 }
 
 impl Incidents {
@@ -207,23 +222,23 @@ impl Incidents {
     pub(super) fn all(&self) -> VecDeque<Incident> {
         let mut all = self.explained.clone();
         for it in &self.unexplained {
-            add(&mut all, it, Cause::Unknown, &self.drains);
+            add(&mut all, it, Cause::Unknown, &self.operations);
         }
         all
     }
 
-    pub(super) fn drains(&self) -> &Drains {
-        &self.drains
+    pub(super) fn operations(&self) -> &Operations {
+        &self.operations
     }
 
-    /// Adds the times at which users drained services from the timeline of all observers.
-    pub(super) fn set_drains(&mut self, drains: &Drains) {
-        self.drains = drains.clone();
+    /// Adds the operations that the timeline of all observers has.
+    pub(super) fn set_operations(&mut self, all: &Operations) {
+        self.operations = all.clone();
     }
 
-    /// Notes that a user drained a service.
-    pub(super) fn drained(&mut self, service: ServiceId, at: Timestamp) {
-        self.drains.add(service, at);
+    /// Notes that an operation of a service began, or a rebalance.
+    pub(super) fn operated(&mut self, service: Option<ServiceId>, at: Timestamp) {
+        self.operations.add(service, at);
     }
 
     /// Adds a move of an observer: its time, the names of both services, the move and its cause.
@@ -236,7 +251,7 @@ impl Incidents {
     ) {
         let it = Move { at, observer, from_name, to, moved };
         if cause != Cause::Unknown {
-            return add(&mut self.explained, &it, cause, &self.drains);
+            return add(&mut self.explained, &it, cause, &self.operations);
         }
         if self.unexplained.len() >= UNEXPLAINED_MAX {
             self.conclude_first();
@@ -246,7 +261,7 @@ impl Incidents {
 
     /// The end of a service explains the moves from it that have just happened.
     pub(super) fn explain(&mut self, service: ServiceId, at: Timestamp, cause: Cause) {
-        let found = self.explained.iter_mut().rev().find(|it| it.has(service, at, cause, &self.drains));
+        let found = self.explained.iter_mut().rev().find(|it| it.has(service, at, cause, &self.operations));
         if let Some(it) = found {
             it.cause = cause;
         }
@@ -264,7 +279,7 @@ impl Incidents {
             std::mem::take(&mut self.unexplained).into_iter().partition(is_explained);
         self.unexplained = others.into();
         for it in &explained {
-            add(&mut self.explained, it, cause, &self.drains);
+            add(&mut self.explained, it, cause, &self.operations);
         }
     }
 
@@ -274,7 +289,7 @@ impl Incidents {
         if let Some(it) =
             self.unexplained.iter().position(is_it).and_then(|place| self.unexplained.remove(place))
         {
-            add(&mut self.explained, &it, Cause::HandedOver, &self.drains);
+            add(&mut self.explained, &it, Cause::HandedOver, &self.operations);
         }
     }
 
@@ -287,21 +302,22 @@ impl Incidents {
 
     fn conclude_first(&mut self) {
         if let Some(it) = self.unexplained.pop_front() {
-            add(&mut self.explained, &it, Cause::HandedOver, &self.drains);
+            add(&mut self.explained, &it, Cause::HandedOver, &self.operations);
         }
     }
 
     pub(super) fn forget(&mut self, before: Timestamp) {
         self.explained.retain(|it| it.until >= before);
         self.unexplained.retain(|it| it.at >= before);
-        self.drains.0.retain(|(_, at)| *at >= before);
+        self.operations.forget(before);
     }
 }
 
 /// Adds a move to the latest incident to which it belongs, or to a new one.
-fn add(all: &mut VecDeque<Incident>, it: &Move, cause: Cause, drains: &Drains) {
+fn add(all: &mut VecDeque<Incident>, it: &Move, cause: Cause, operations: &Operations) {
     let (from, since) = (it.moved.from, it.at.minus(it.moved.gap));
-    if let Some(incident) = all.iter_mut().rev().find(|incident| incident.has(from, since, cause, drains)) {
+    if let Some(incident) = all.iter_mut().rev().find(|incident| incident.has(from, since, cause, operations))
+    {
         return incident.add(it);
     }
     let mut incident = Incident::opened((from, it.from_name.clone()), cause, since);

@@ -312,8 +312,8 @@ impl Timeline {
             let cause = it.ended.map_or(Cause::HandedOver, |(_, cause)| cause);
             // Steps have whole seconds; the incident must begin at the same time once its first observer has started.
             let since = it.ended.map(|(at, _)| at).filter(|at| second(*at) == second(since)).unwrap_or(since);
-            let drains = self.incidents.drains();
-            let known = all.iter().rposition(|it| it.has(*id, since, cause, drains));
+            let operations = self.incidents.operations();
+            let known = all.iter().rposition(|it| it.has(*id, since, cause, operations));
             let place = known.unwrap_or_else(|| {
                 let name = it.name.clone().unwrap_or_else(|| id.to_string());
                 all.push(Incident::opened((*id, name), cause, since));

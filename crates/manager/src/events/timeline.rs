@@ -76,7 +76,7 @@ impl SharedTimeline {
         let first = events.first().map(|event| event.at).filter(|_| is_cut);
         let all = self.read(store, known).await?;
         let mut timeline = Timeline::new(first.unwrap_or(Timestamp(i64::MIN)));
-        timeline.add_drains_of(&all);
+        timeline.add_operations_of(&all);
         for event in &events {
             add(&mut timeline, event);
             if event.kind != EventKind::Started {

@@ -97,13 +97,21 @@ fn an_open_incident_begins_at_the_same_millisecond_as_a_closed_one() {
 
 /// A user drains service `a`.
 fn drained(line: &mut Timeline, secs: i64) {
-    let (kind, service) = (EventKind::ServiceDraining, (service(1), "a".to_owned()));
-    line.add(at(secs), Fact::Mark(Mark::of_service(at(secs), kind, service)));
+    operated(line, secs, EventKind::ServiceDraining);
+}
+
+/// An operation that concerns service `a` begins.
+fn operated(line: &mut Timeline, secs: i64, kind: EventKind) {
+    let mut mark = Mark::of_service(at(secs), kind, (service(1), "a".to_owned()));
+    if kind == EventKind::Rebalanced {
+        (mark.service, mark.service_id) = (None, None);
+    }
+    line.add(at(secs), Fact::Mark(mark));
 }
 
 #[test]
-fn a_drain_soon_after_another_one_is_another_incident() {
-    let twice = |is_told_late: bool| {
+fn an_operation_soon_after_another_one_is_another_incident() {
+    let twice = |is_told_late: bool, [first, second]: [EventKind; 2]| {
         let mut line = three_on_a();
         let moves = |line: &mut Timeline, secs: i64, number: u128| {
             if !is_told_late {
@@ -111,11 +119,11 @@ fn a_drain_soon_after_another_one_is_another_incident() {
             }
             started(line, secs, run(number, 2, 2), Some((1, 20, 0)));
         };
-        drained(&mut line, 100);
+        operated(&mut line, 100, first);
         moves(&mut line, 100, 1);
-        // Observers of one drain may start some seconds apart.
+        // Observers of one operation may start some seconds apart.
         moves(&mut line, 104, 2);
-        drained(&mut line, 107);
+        operated(&mut line, 107, second);
         moves(&mut line, 107, 3);
         for (number, secs) in [(3, 107), (1, 100), (2, 104)] {
             ended(&mut line, secs, run(number, 1, 1), true);
@@ -124,8 +132,14 @@ fn a_drain_soon_after_another_one_is_another_incident() {
     };
     let expected = ["a HandedOver 99-104 moved 2 gap 20 ms", "a HandedOver 106-107 moved 1 gap 20 ms"]
         .map(str::to_owned);
-    assert_eq!(twice(false), expected);
-    assert_eq!(twice(true), expected);
+    let all = [EventKind::ServiceDraining, EventKind::ServiceResized, EventKind::Rebalanced];
+    for (first, second) in all.into_iter().flat_map(|first| all.map(|second| (first, second))) {
+        for is_told_late in [false, true] {
+            assert_eq!(twice(is_told_late, [first, second]), expected, "{first:?}, {second:?}");
+        }
+    }
+    let merged = twice(false, [EventKind::ServiceDraining, EventKind::ServiceUncordoned]);
+    assert_eq!(merged, ["a HandedOver 99-107 moved 3 gap 20 ms"]);
 }
 
 #[test]
@@ -134,7 +148,7 @@ fn the_timeline_of_one_observer_parts_two_drains_of_its_service() {
     drained(&mut all, 100);
     drained(&mut all, 107);
     let mut one = Timeline::new(at(0));
-    one.add_drains_of(&all);
+    one.add_operations_of(&all);
     one.name(service(1), "a");
     started(&mut one, 20, run(1, 1, 1), None);
     for (secs, to, epoch) in [(100, 2, 2), (103, 1, 3), (107, 2, 4)] {
