@@ -253,3 +253,24 @@ async fn a_full_pool_names_its_cordoned_service_with_free_slots() {
     page.until_text("[data-key=problems]", "b is cordoned with 2 free slots: uncordon it").await;
     page.until_text("[data-key=capacity]", "Without the free slots of cordoned services: b.").await;
 }
+
+/// Segments of the seconds `s` with what the lane held and how many of its observers ran nowhere.
+const GAPS: &str = r"const answer = arguments[arguments.length - 1];
+    const at = (s) => new Date(s * 1000).toISOString();
+    const segments = (all) => all.map(([s, held_max, gap]) => ({ since: at(s), until: at(s + 1), held_max, gap }));
+    import('/console/lanes-scale.js').then(({ gapParts }) => answer([
+      [[0, 9, 0], [1, 8, 1], [2, 8, 0]],
+      [[0, 8, 0], [1, 0, 8], [2, 0, 4], [3, 8, 0]],
+      [[0, 8, 0], [5, 0, 2], [6, 2, 0]],
+    ].map((all) => [...gapParts(segments(all)).values()])), (error) => answer(String(error)));";
+
+#[tokio::test]
+async fn a_gap_is_as_high_as_its_part_of_the_observers() {
+    let mut cluster = Cluster::new("gap-parts");
+    cluster.manager().await;
+    let page = Browser::open(&cluster.api.url).await;
+    let parts = page.run_async(GAPS).await;
+    let one_of_nine = 1.0 / 9.0;
+    // What it held before it held nothing for a time is another matter.
+    assert_eq!(parts, json!([[one_of_nine], [1, 0.5], [1]]));
+}

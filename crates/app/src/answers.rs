@@ -52,6 +52,9 @@ impl Action<'_> {
             }
             Self::Delete => "ends; it is deleted when its run has ended".to_owned(),
             Self::Pause if it.status == Status::Paused => return format!("observer {} is paused", it.name),
+            Self::Pause | Self::Resume if it.status.is_final() => {
+                format!("has ended, so there is nothing to {}", self.verb())
+            }
             Self::Pause => "pauses".to_owned(),
             Self::Resume if it.health == Some(Health::Running) => "runs; it is not paused".to_owned(),
             Self::Resume => "resumes".to_owned(),
@@ -266,5 +269,13 @@ mod tests {
         assert_eq!(told(&sent), nowhere);
         sent["service"] = json!({"id": uuid::Uuid::nil(), "name": "a"});
         assert_eq!(told(&sent), "observer once moves to another service (Failed: exited with code 1)");
+    }
+
+    #[test]
+    fn an_observer_that_has_ended_is_neither_paused_nor_resumed() {
+        let it = an_observer("once", "Completed", "");
+        let told = "observer once has ended, so there is nothing to";
+        assert_eq!(Action::Pause.told(&it), format!("{told} pause (Completed)"));
+        assert_eq!(Action::Resume.told(&it), format!("{told} resume (Completed)"));
     }
 }

@@ -1,5 +1,7 @@
 //! Puts the place where the user gave a member into errors of invalid input, instead of the pointer to the member.
 
+use everwatch_core::wording;
+
 /// What is wrong with a text in YAML, without the lines of the text, below which the parser repeats its message. Where the parser names
 /// its own functions as the cure, the message names what the user can change.
 pub(crate) fn yaml_error(error: &serde_saphyr::Error) -> String {
@@ -33,11 +35,9 @@ pub(crate) fn word_in_place(word: &str, place_of: impl Fn(&str) -> Option<String
     place_of(name).map(|place| format!("{place}{}", &word[name.len()..]))
 }
 
-/// The path of a member, such as `spec.argv.0` of `/spec/argv/0`; `None` if the word is no pointer.
+/// The path of a member, such as `spec.argv[0]` of `/spec/argv/0`; `None` if the word is no pointer.
 pub(crate) fn path_of(pointer: &str) -> Option<String> {
-    let path = pointer.strip_prefix('/').filter(|path| !path.is_empty())?;
-    let parts: Vec<_> = path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
-    Some(parts.join("."))
+    pointer.strip_prefix('/').filter(|path| !path.is_empty()).map(wording::path)
 }
 
 #[cfg(test)]

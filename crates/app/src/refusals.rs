@@ -92,7 +92,7 @@ mod tests {
             let error = Failure::Usage("/max_running is 0; /observers/3/kind is missing".to_owned());
             in_flags_or_file(error.into(), flags, Path::new("b.json")).to_string()
         };
-        let file = "b.json: observers.3.kind is missing";
+        let file = "b.json: observers[3].kind is missing";
         assert_eq!(told(&["max_running"]), format!("--max-running is 0; {file}"));
         assert_eq!(told(&["name"]), format!("b.json: max_running is 0; {file}"));
         let error = Failure::Usage("the body has the unknown field default: write name".to_owned());

@@ -18,6 +18,18 @@ pub fn counted_subject(number: impl Display, noun: &str, [one, many]: [&str; 2])
     format!("{subject} {verb}")
 }
 
+/// The path of a value, such as `spec.argv[0]`, for its JSON Pointer.
+#[must_use]
+pub fn path(pointer: &str) -> String {
+    let parts =
+        pointer.trim_start_matches('/').split('/').map(|part| part.replace("~1", "/").replace("~0", "~"));
+    parts.fold(String::new(), |path, part| match part.parse::<u32>() {
+        Ok(index) if !path.is_empty() => format!("{path}[{index}]"),
+        _ if path.is_empty() => part,
+        _ => format!("{path}.{part}"),
+    })
+}
+
 /// A choice: `a`, `a or b`, `a, b or c`.
 pub fn or<T: AsRef<str>>(all: &[T]) -> String {
     let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
@@ -30,6 +42,17 @@ pub fn or<T: AsRef<str>>(all: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_has_dots_and_indices() {
+        for (pointer, told) in [
+            ("/spec/argv/0", "spec.argv[0]"),
+            ("/labels/a~1b", "labels.a/b"),
+            ("/observers/1/kind", "observers[1].kind"),
+        ] {
+            assert_eq!(path(pointer), told);
+        }
+    }
 
     #[test]
     fn a_choice_ends_with_or() {

@@ -11,8 +11,9 @@ export function dropComplaints() {
 }
 
 export function toast(text, tone = "bad") {
-  if (tone === "good") dropComplaints();
   const list = document.getElementById("toasts");
+  // What was done before is no news, and a complaint is over.
+  if (tone === "good") list.replaceChildren();
   const gone = () => item.remove();
   const item = h("div", { class: "toast", "data-tone": tone }, h("p", {}, text),
     h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: gone }, "×"));

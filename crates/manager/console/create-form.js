@@ -73,10 +73,12 @@ function valuesOf(it, kind) {
     schedule: text(it.schedule?.cron), running: text(it.schedule?.if_running) || "skip", windows: windows.join("; "), zone: it.schedule || it.windows ? text(it.schedule?.time_zone ?? it.windows?.time_zone) || "UTC" : ZONE };
 }
 
+/** The values of members that a definition omits. */
+export const DEFAULTS = { on_full: "reject", overlap: "allow", namespace: "default", pool: "default", priority: 0, weight: 1, grace: "10s" };
+
 /** A definition in which members with their defaults, and times in other forms, do not differ. */
 function plain(definition) {
-  const same = { on_full: "reject", overlap: "allow", namespace: "default", pool: "default", priority: 0, weight: 1, grace: "10s" };
-  const it = Object.fromEntries(Object.entries(definition).filter(([name, value]) => value !== same[name]));
+  const it = Object.fromEntries(Object.entries(definition).filter(([name, value]) => value !== DEFAULTS[name]));
   for (const name of ["start_at", "finish_at"]) if (it[name] !== undefined) it[name] = Date.parse(it[name]);
   for (const name of ["labels", "limits"]) if (it[name] && Object.keys(it[name]).length === 0) delete it[name];
   if (it.schedule) it.schedule = { if_running: "skip", catch_up: "1h", jitter: "0s", time_zone: "UTC", ...it.schedule };

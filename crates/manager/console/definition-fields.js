@@ -1,5 +1,5 @@
 // The fields of a definition, the same for a new observer and for the edit of one.
-import { CLEAN, ZONE } from "./create-form.js";
+import { CLEAN, DEFAULTS, ZONE } from "./create-form.js";
 import { h } from "./dom.js";
 import { control } from "./schema.js";
 import { ownNamespace } from "./session.js";
@@ -9,7 +9,6 @@ const RETRIES = [["", "default: after 1 s, doubling to 1 min, without limit"], [
 const DURING = [["skip", "skip that time"], ["queue", "execute again afterwards"], ["restart", "stop and execute again"]];
 /** The values of the form for members with other names; the time zone belongs to the schedule or the windows. */
 const VALUES = { start_at: "start", finish_at: "finish", start_within: "within", attempt_timeout: "timeout", time_zone: "schedule", overlap: "forbid" };
-const DEFAULTS = { grace: "10s", priority: "0", weight: "1" };
 const DEFAULT_RETRY = { retry: "exponential", first: "1s", longest: "1m", reset: "5m", attempts: "" };
 const PLAIN = { autocomplete: "off", spellcheck: "false" };
 
@@ -108,7 +107,7 @@ class Fields {
   /** Fields that most observers leave at their defaults: shown if one of them has a value or a complaint, or on request. */
   folded(key, [title, about], members, ...fields) {
     const clean = CLEAN(), hasDefaultRetry = Object.entries(DEFAULT_RETRY).every(([name, value]) => this.draft[name] === value);
-    const isDefault = (it, value) => value === clean[VALUES[it] ?? it] || value === DEFAULTS[it] || (it === "retry" && hasDefaultRetry);
+    const isDefault = (it, value) => value === clean[VALUES[it] ?? it] || value === String(DEFAULTS[it]) || (it === "retry" && hasDefaultRetry);
     const isSet = members.some((it) => !isDefault(it, this.draft[VALUES[it] ?? it]));
     const isWrong = Object.keys(this.draft.wrong).some((pointer) => members.includes(pointer.split("/")[1]));
     return h("details", { class: "fold", key, open: isSet || isWrong }, h("summary", {}, title, " ", h("span", { class: "hint" }, about)), h("div", {}, fields));

@@ -6,7 +6,7 @@ import { forThisManager } from "./definition.js";
 import { h } from "./dom.js";
 import { COUNTS } from "./nav.js";
 import { may } from "./session.js";
-import { coded, counted, empty, fact, number, state } from "./show.js";
+import { coded, counted, empty, fact, state } from "./show.js";
 
 const ORDER = ["critical", "warning", "info"];
 
@@ -70,7 +70,7 @@ function draw({ items }, _route, context) {
   const notes = items.filter((it) => it.severity === "info").length;
   const sorted = items.toSorted((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
   return [
-    h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, number(items.length - notes)), notes ? h("p", { class: "fine" }, `and ${counted(notes, "note")}`) : null, h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"), ". Press a command to copy it.")),
+    h("header", { class: "head" }, h("h1", {}, "Doctor"), h("p", { class: "total" }, counted(items.length - notes, "problem")), notes ? h("p", { class: "fine" }, `and ${counted(notes, "note")}`) : null, h("p", { class: "fine" }, "The same as ", h("code", {}, "everwatch doctor"), ". Press a command to copy it.")),
     items.length === 0 ? empty("No findings", "The doctor checked the broker, the database, services, capacity and observers, and found no problems.") : h("ul", { class: "stack" }, sorted.map((it) => finding(it, context))),
   ];
 }

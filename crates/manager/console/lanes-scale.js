@@ -152,3 +152,25 @@ export function spread(lanes, at, count) {
 
 export const segmentAt = (lane, at) => lane.segments.find((it) => Date.parse(it.since) <= at && at < Date.parse(it.until));
 export const most = (lane, name) => lane.segments.reduce((top, it) => Math.max(top, it[name]), 0);
+
+/** Which part of its observers ran nowhere in the gap of each segment: of those that the service held before, or that ran nowhere in the same gap. */
+export function gapParts(segments) {
+  const parts = new Map();
+  let run = [], before = 0, last = null;
+  const close = () => {
+    const all = Math.max(before, ...run.map((it) => Math.max(it.held_max, it.gap)));
+    run.forEach((it) => parts.set(it, Math.min(it.gap / all, 1)));
+    run = [];
+  };
+  for (const it of segments) {
+    // Between two segments, the service held nothing.
+    const isApart = last && Date.parse(last.until) < Date.parse(it.since);
+    if (run.length && (isApart || it.gap === 0)) close();
+    if (isApart) before = 0;
+    if (it.gap > 0) run.push(it);
+    else before = it.held_max;
+    last = it;
+  }
+  if (run.length) close();
+  return parts;
+}

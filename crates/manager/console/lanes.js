@@ -6,7 +6,7 @@ import { CAUSES, inlineGlyph, markOf, outlined } from "./glyphs.js";
 import { gaps, incidentHref, incidentLine, incidentTitle, targets, untilOf } from "./incident-text.js";
 import { dragBand, dragging } from "./lanes-drag.js";
 import { byOf, fullOf, groupNames, groupedRows, groupings, toggled } from "./lanes-groups.js";
-import { SPANS, chosen, endOf, isBadRange, lifetimes, most, rangeOf, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
+import { SPANS, chosen, endOf, gapParts, isBadRange, lifetimes, most, rangeOf, scale, segmentAt, summed, ticks } from "./lanes-scale.js";
 import { counted, number, table } from "./show.js";
 import { meaningOf } from "./terms.js";
 
@@ -79,37 +79,14 @@ function momentary(incidents, columnMs) {
 /** A gap of a few of many observers is to be seen, too. */
 const GAP_MIN = 5;
 
-/** How high the gap of each segment is drawn: its part of the observers that the service held before, or that ran nowhere in the same gap. */
-function gapHeights(segments) {
-  const heights = new Map();
-  let run = [], before = 0;
-  const close = () => {
-    const all = Math.max(before, ...run.map((it) => Math.max(it.held_max, it.gap)));
-    run.forEach((it) => heights.set(it, Math.max(ROW * Math.min(it.gap / all, 1), GAP_MIN)));
-    run = [];
-  };
-  let last = null;
-  for (const it of segments) {
-    // Between two segments, the service held nothing.
-    const isApart = last && Date.parse(last.until) < Date.parse(it.since);
-    if (run.length && (isApart || it.gap === 0)) close();
-    if (isApart) before = 0;
-    if (it.gap > 0) run.push(it);
-    else before = it.held_max;
-    last = it;
-  }
-  if (run.length) close();
-  return heights;
-}
-
 function faults(segments, row, { x, isCoarse }, isMomentary) {
-  const heights = gapHeights(segments);
+  const parts = gapParts(segments), height = (it) => Math.max(ROW * parts.get(it), GAP_MIN);
   return segments.filter((it) => it.gap > 0 || it.overlap > 0).flatMap((it) => {
     const from = x(Date.parse(it.since)), whole = x(Date.parse(it.until)) - from, isBrief = isCoarse || isMomentary(it), width = isBrief ? Math.max(whole - 1, 1.2) : Math.max(whole, 2.5);
     const part = (name, height = ROW) => s("rect", { class: name, x: from.toFixed(1), y: (y(row) + ROW - height).toFixed(1), width: width.toFixed(1), height: height.toFixed(1), rx: 1 });
     // A column of a minute has a gap if there was one for a moment: it must not look like a minute of it.
-    if (isBrief) return [it.gap > 0 ? part("gap brief", heights.get(it)) : null, it.overlap > 0 ? part("overlap") : null];
-    return [it.gap > 0 ? part("gap", heights.get(it)) : null, it.overlap > 0 ? part("overlap") : null];
+    if (isBrief) return [it.gap > 0 ? part("gap brief", height(it)) : null, it.overlap > 0 ? part("overlap") : null];
+    return [it.gap > 0 ? part("gap", height(it)) : null, it.overlap > 0 ? part("overlap") : null];
   }).filter(Boolean);
 }
 
@@ -289,11 +266,11 @@ const asTable = ({ lanes, marks }, groups) => {
   return h("details", { class: "aside", key: "table" }, h("summary", {}, "The timeline as a table"), table("Failover timeline", [
   { title: "Service", cell: (it) => h("a", { href: `#/services/${encodeURIComponent(it.service)}` }, it.service) },
   ...(names ? [{ title: groups.by === "pool" ? "Pool" : `Label ${groups.by.slice("label:".length)}`, cell: (it) => names.get(it.service) ?? "–" }] : []),
-  { title: "State", cell: (it) => (it.lives ? "living" : endOf(it, marks)) },
+  { title: "State", cell: (it) => (it.lives ? "alive" : endOf(it, marks)) },
   { title: "Held at the end", class: "n", cell: (it) => number(it.held) },
   { title: "Most held", class: "n", cell: (it) => number(most(it, "held_max")) },
-  { title: "Most in a gap", class: "n", cell: (it) => number(most(it, "gap")) },
-  { title: "Most in an overlap", class: "n", cell: (it) => number(most(it, "overlap")) },
+  { title: "Most nowhere at once", class: "n", cell: (it) => number(most(it, "gap")) },
+  { title: "Most running twice", class: "n", cell: (it) => number(most(it, "overlap")) },
   { title: "Events", class: "text", cell: (it) => marks.filter((one) => one.service === it.service).toSorted((a, b) => placed(a).localeCompare(placed(b))).map((one) => one.since ? `${markOf(one.type).word}, last sign of life ${clock(one.since)}` : `${markOf(one.type).word} ${clock(one.at)}`).join(", ") },
 ], lanes.map((it) => ({ ...it, name: it.service }))));
 };
@@ -302,17 +279,19 @@ const PALE = "observers of the service ran nowhere; the height is their part of 
 const LEGEND = [["held", "good", "M0 8H10", "the number of observers that the service holds; the full height is its capacity now"], ["gap", "bad", "M5 0V10", PALE]];
 const hinted = (text, meaning) => (meaning ? h("span", { class: "hinted", title: meaning }, text) : text);
 const entry = (word, tone, d, meaning) => h("li", { key: word }, s("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, s("path", { class: "glyph", "data-tone": tone, d })), hinted(word, meaning));
-const legend = (picture) => h("ul", { class: "lane-legend", key: "legend" },
+const legend = (picture, canZoom) => h("ul", { class: "lane-legend", key: "legend" },
   LEGEND.map((it) => entry(...it)),
   entry("moved", "move", "M0 8C5 8 5 2 9 2", "observers started on another service: from the lane of the former one to the lane of the next"),
   picture.lanes.some((it) => most(it, "overlap") > 0) ? entry("overlap", "warn", "M0 10L10 0M0 5L5 0M5 10L10 5", meaningOf("overlap")) : null,
-  [...new Set(picture.marks.map((it) => it.type))].filter((it) => !DULL.has(it)).sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 8).map((type) => h("li", { key: type }, inlineGlyph(type), hinted(markOf(type).word, meaningOf(type)))));
+  [...new Set(picture.marks.map((it) => it.type))].filter((it) => !DULL.has(it)).sort((a, b) => markOf(a).rank - markOf(b).rank).slice(0, 8).map((type) => h("li", { key: type }, inlineGlyph(type), hinted(markOf(type).word, meaningOf(type)))),
+  canZoom ? h("li", { class: "fine roomy", key: "drag" }, "drag to zoom in") : null);
 
 function spanButtons(params, context, ask) {
   const now = rangeOf(params) ? "range" : Object.hasOwn(SPANS, params.get("span") ?? "") ? params.get("span") : "15m";
   const button = (name, text, run) => h("button", { type: "button", class: "quiet", key: name, "aria-pressed": String(now === name), onclick: run }, text);
   return h("span", { class: "seg end", role: "group", "aria-label": "Span of time" },
-    Object.entries(SPANS).map(([name, [text]]) => button(name, text, () => context.set({ span: name, since: "", until: "" }))), button("range", "Range…", ask));
+    Object.entries(SPANS).map(([name, [text]]) => button(name, text, () => context.set({ span: name, since: "", until: "" }))), button("range", "Range…", ask),
+    now === "range" ? button("out", "Zoom out", () => context.set({ since: "", until: "" })) : null);
 }
 
 function groupChoice({ services, by }, context) {
@@ -328,7 +307,7 @@ export function lanesPanel(picture, capacities, { title = "Failover timeline", s
   const width = room();
   const many = chosen(picture, false).folded;
   return h("section", { class: "panel lanes across", key: "lanes" },
-    h("header", {}, h("h2", {}, title), legend(picture), groups ? groupChoice(groups, context) : null, spans ? spanButtons(spans.params, context, spans.ask) : null),
+    h("header", {}, h("h2", {}, title), legend(picture, Boolean(spans)), groups ? groupChoice(groups, context) : null, spans ? spanButtons(spans.params, context, spans.ask) : null),
     spans && isBadRange(spans.params) ? h("p", { class: "fine", key: "bad-range" }, "The times in the address are no span within the last 24 hours, so the timeline shows another one.") : null,
     picture.lanes.length === 0 ? h("p", { class: "fine" }, "No service ran in this time.") :
       h("div", { class: "canvas", key: "canvas" }, chart(picture, capacities, width, groups, spans ? (span) => { card = null; context.set({ ...span, span: "" }, false); } : null), h("div", { id: "lane-card-holder", key: "holder" }, cardElement())),

@@ -57,7 +57,7 @@ const drawAll = ({ items, total }, context) => [
     { title: "Used", class: "n", cell: (it) => number(it.used) },
     { title: "Maximum", class: "n", cell: (it) => number(it.max) },
     { title: "Waiting", class: "n", cell: (it) => number(it.waiting) },
-    { title: "Beyond the maximum", isExtra: true, cell: (it) => (it.enforce ? "managers stop the newest" : "all continue") },
+    { title: "If too many run", isExtra: true, cell: (it) => (it.enforce ? "managers stop the newest" : "all continue") },
   ], items),
   total > items.length ? h("p", { class: "fine" }, `The first ${number(items.length)} of ${counted(total, "limit")} are shown.`) : null,
 ];

@@ -4,6 +4,8 @@ import { health, number, time, timed, timedText } from "./show.js";
 
 /** Why it is as it is: the last error, the reason, or the progress. */
 export const note = (it) => it.last_error && (it.health === "restarting" || it.status === "Failed") ? h("span", { class: "bad", title: it.last_error }, it.last_error) : h("span", { title: timedText(it.reason) || undefined }, it.reason ? timed(it.reason) : it.progress || "");
+/** On a narrow screen, which has no column for it: the service, before the reason. */
+export const whereOf = (it) => (it.service ? `${it.service.name}${it.reason || it.progress ? " · " : ""}` : null);
 const none = () => h("span", { class: "none" }, "–");
 const tags = (labels) => Object.entries(labels).map(([key, value]) => h("a", { class: "tag", key, href: `#/observers?label=${encodeURIComponent(`${key}=${value}`)}` }, `${key}=${value}`));
 

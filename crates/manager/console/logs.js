@@ -103,7 +103,7 @@ function stick() {
 }
 
 /** How many lines match the search. */
-const found = () => (view.find && tail ? counted(chosen().length, "line") : "");
+const found = () => (view.find && tail ? `${number(chosen().length)} of ${counted(tail.rows.length, "line")}` : "");
 
 function show() {
   timer = null;

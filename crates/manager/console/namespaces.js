@@ -52,7 +52,7 @@ const draw = ({ items, total, roles }, _route, context) => [
   table("Namespaces", [
     { title: "Namespace", class: "name", cell: (it) => it.name }, { title: "Observers", class: "n", cell: (it) => used(it.observers, it.quotas.observers) },
     { title: "With a slot", class: "n", cell: (it) => (it.running === null ? "–" : used(it.running, it.quotas.running)) },
-    { title: "Creates left", isExtra: true, class: "n", cell: (it) => (it.creates_left === null ? "no maximum" : `${number(it.creates_left)} of ${number(it.quotas.creates_per_minute)}`) },
+    { title: "Creates left this minute", isExtra: true, class: "n", cell: (it) => (it.creates_left === null ? "unlimited" : `${number(it.creates_left)} of ${number(it.quotas.creates_per_minute)}`) },
     { title: "Pools", isExtra: true, class: "text", cell: (it) => it.pools?.join(", ") ?? "every pool" }, { title: h("span", { class: "unseen" }, "Actions"), class: "acts", cell: (it) => actions(it, roles, context) },
   ], items),
 ];

@@ -1,7 +1,7 @@
 // The list: one page at a time by cursor, the filter in the address, actions on what is ticked.
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { columnMenu, columnsOf, note } from "./list-columns.js";
+import { columnMenu, columnsOf, note, whereOf } from "./list-columns.js";
 import { SORTED_MAX, sortedPage } from "./list-sort.js";
 import { fitting } from "./match.js";
 import { COUNTS } from "./nav.js";
@@ -149,7 +149,7 @@ function rows({ page }, params, context) {
       title: h("input", { type: "checkbox", "aria-label": "Select this page", checked: all, indeterminate: some && !all, onchange: (event) => { page.items.forEach((it) => tick(it, event.target.checked)); context.redraw(); } }),
       class: "tick", cell: (it) => h("input", { type: "checkbox", "aria-label": `Select ${it.name}`, checked: ticked.has(it.id), onchange: (event) => { tick(it, event.target.checked); context.redraw(); } }),
     },
-    { ...sorted("Name", "name", params, context), class: "name", cell: (it) => [observerLink(it), h("span", { class: "under" }, note(it))] },
+    { ...sorted("Name", "name", params, context), class: "name", cell: (it) => [observerLink(it), h("span", { class: "under" }, whereOf(it), note(it))] },
     ...columnsOf(params, page.items).map((it) => ({ isExtra: !params.get("columns") && it.name !== "health", ...(it.sort ? sorted(it.title, it.sort, params, context) : { title: it.title }), class: it.class, cell: it.cell })),
   ].filter(Boolean), page.items, (it) => ({ class: ticked.has(it.id) ? "ticked" : undefined }));
 }

@@ -5,11 +5,12 @@ import { capacities, incidentList } from "./incidents.js";
 import { isHandover } from "./incident-text.js";
 import { columns, lanesPanel } from "./lanes.js";
 import { readTimeline } from "./lanes-load.js";
+import { note } from "./list-columns.js";
 import { someIncidents } from "./nav.js";
 import { spans } from "./range.js";
-import { endedTable, frozen, orders, progress, stalls, vitals } from "./services.js";
+import { endedTable, frozen, isClosed, orders, progress, stalls, vitals } from "./services.js";
 import { readable } from "./session.js";
-import { bar, causeOf, counted, empty, fact, health, number, observerLink, state, table, time, timed, what } from "./show.js";
+import { bar, causeOf, counted, empty, fact, health, number, observerLink, stateOf, table, time, timed, what } from "./show.js";
 
 const SHOWN = 50;
 const EVENTS = 20;
@@ -34,7 +35,7 @@ function counting(it, { items, total, isUnread }) {
 }
 
 const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2", { class: "unseen" }, "Facts"),
-  h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${number(it.free)} free${it.capacity_set ? ", set by an operator" : ""}${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
+  h("p", { class: "load spread" }, h("strong", {}, number(it.held)), ` of ${counted(it.capacity, "slot")}`, h("span", { class: "fine" }, `${isClosed(it) ? "accepts no more" : `${number(it.free)} free`}${it.capacity_set ? ", set by an operator" : ""}${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
   bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
   it.drain ? progress(it.drain) : null, it.frozen ? frozen() : null, it.stalled.length ? stalls(it) : null, it.unconfirmed ? h("p", { class: "fine warn", key: "unconfirmed" }, timed(it.unconfirmed)) : null,
   h("dl", { class: "facts" }, fact("Pool", h("a", { href: `#/pools/${encodeURIComponent(it.pool)}` }, it.pool)), vitals(it),
@@ -42,7 +43,7 @@ const factsPanel = (it) => h("section", { class: "panel", key: "facts" }, h("h2"
 
 const heldPanel = (it, held) => h("section", { class: "panel", key: "held" }, h("header", {}, h("h2", {}, "Observers"), h("span", { class: "fine" }, number(held.total)), h("a", { class: "quiet end", href: `#/observers?service=${encodeURIComponent(it.name)}` }, "As a list")),
   held.items.length === 0 ? h("p", { class: "fine" }, "It holds no observer.") : table("Observers of this service", [
-    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", isExtra: true, cell: (row) => row.kind }, { title: "Last started", isExtra: true, class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", isSecond: true, cell: (row) => timed(row.reason) },
+    { title: "Observer", class: "name", cell: observerLink }, { title: "Health", cell: health }, { title: "Kind", isExtra: true, cell: (row) => row.kind }, { title: "Last started", isExtra: true, class: "when", cell: (row) => time(row.started_at) }, { title: "Reason", class: "text", isSecond: true, cell: note },
   ], held.items));
 
 const eventsPanel = (events) => h("section", { class: "panel", key: "events" }, h("h2", {}, "Recent events"), events.items.length === 0 ? h("p", { class: "fine" }, "No events are stored.") : table("Recent events", [
@@ -54,9 +55,9 @@ function draw({ name, it, former, picture, held, events }, { params }, context) 
   const lanes = picture ? lanesPanel(picture, capacities(it ? [it] : []), { title: "Observers held", spans: spans(params, context), context }) : null;
   if (!it) return [h("header", { class: "head" }, crumb, h("h1", {}, name)), picture?.lanes.length ? lanes : null, empty("No service of this name is known", "The list shows ended services for a while; the timeline shows them for 24 hours.", h("a", { class: "button", href: "#/services" }, "Services"))];
   return [
-    h("header", { class: "head" }, crumb, h("h1", {}, it.name), h("span", { class: "status pill", "data-state": it.state }, it.state), it.is_deleted ? null : h("div", { class: "row end" }, orders(it, context))),
+    h("header", { class: "head" }, crumb, h("h1", {}, it.name), h("span", { class: "status pill", "data-state": it.state }, stateOf(it)), it.is_deleted ? null : h("div", { class: "row end" }, orders(it, context))),
     lanes, factsPanel(counting(it, held)),
-    picture?.incidents.length ? h("section", { class: "panel", key: "incidents" }, h("h2", {}, picture.incidents.every(isHandover) ? "Handovers" : picture.incidents.some(isHandover) ? "Incidents and handovers" : "Incidents"), incidentList(picture.incidents.toReversed().slice(0, 10))) : null,
+    picture?.incidents.length ? h("section", { class: "panel", key: "incidents" }, h("h2", {}, picture.incidents.every(isHandover) ? "Handovers" : picture.incidents.some(isHandover) ? "Incidents and handovers" : "Incidents"), picture.incidents.some((one) => one.from !== it.name) ? h("p", { class: "fine", key: "others" }, `Those of other services moved observers to ${it.name}.`) : null, incidentList(picture.incidents.toReversed().slice(0, 10))) : null,
     heldPanel(it, held), eventsPanel(events),
     former.length ? h("section", { class: "panel", key: "former" }, h("h2", {}, "Former incarnations"), endedTable(former.slice(0, 20))) : null,
   ];

@@ -42,7 +42,7 @@ const drain = async (it, context) => askChange({
   title: `Drain ${it.name}?`, action: it.held ? `Drain ${counted(it.held, "observer")}` : "Drain", danger: true,
   lines: [`${it.held ? "The service hands over its observers while other services have room." : "It holds no observer: there is nothing to hand over."} It accepts no more until you uncordon it.`, ...forecast(it, await freeBeside(it))],
   fields: [{ name: "per_second", label: "Maximum observers per second", placeholder: "100" }], check: optional("per_second", 1),
-  send: ({ per_second: pace }) => call("POST", `${path(it)}/drain`, pace ? { per_second: Number(pace) } : {}), done: () => `${it.name} is being drained.`,
+  send: ({ per_second: pace }) => call("POST", `${path(it)}/drain`, pace ? { per_second: Number(pace) } : {}), done: () => `Requested: drain ${it.name}.`,
 }, context);
 
 async function resize(it, context) {
@@ -82,12 +82,15 @@ async function kill(it, context) {
   if (await confirm({ title: `Kill ${it.name}?`, lines, action: "Kill", danger: true })) await context.attempt(() => call("POST", `/dev/chaos/${encodeURIComponent(it.name)}/kill?id=${it.id}`), `${it.name} is killed.`);
 }
 
+/** Whether a user has ordered that it takes no observers. */
+export const isClosed = (it) => Boolean(it.cordoned || it.drain);
+
 /** The actions `{ word, run(context) }` that its state allows and the session permits. */
 export function serviceActions(it) {
   if (!may("services:operate")) return [];
   const post = (verb, done) => (context) => context.attempt(() => call("POST", `${path(it)}/${verb}`), done);
   return [
-    it.cordoned ? { word: "Uncordon", run: post("uncordon", `${it.name} is being uncordoned.`) } : { word: "Cordon", run: post("cordon", `${it.name} is being cordoned.`) },
+    it.cordoned ? { word: "Uncordon", run: post("uncordon", `Requested: uncordon ${it.name}.`) } : { word: "Cordon", run: post("cordon", `Requested: cordon ${it.name}.`) },
     it.drain ? null : { word: "Drain", run: (context) => drain(it, context) },
     { word: "Resize", run: (context) => resize(it, context) },
     isDev() ? { word: "Kill", danger: true, run: (context) => kill(it, context) } : null,
@@ -128,7 +131,7 @@ export const vitals = (it) => [
 function card(it, context) {
   return h("li", { class: "card", key: it.id, "data-state": it.state },
     h("header", {}, h("h2", {}, link(it)), state(it.state)),
-    h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${it.cordoned || it.drain ? "accepts no more" : `${number(it.free)} free`}${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
+    h("p", { class: "load" }, h("strong", {}, number(it.held)), ` of ${number(it.capacity)} slots`, h("span", { class: "fine" }, `${isClosed(it) ? "accepts no more" : `${number(it.free)} free`}${it.weight_max > 1 ? `, maximum weight ${number(it.weight_max)}` : ""}`)),
     bar(it.held, it.capacity, `${number(it.held)} of ${number(it.capacity)} slots used`),
     it.drain ? progress(it.drain) : null,
     it.frozen ? frozen() : null,

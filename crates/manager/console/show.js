@@ -106,6 +106,8 @@ const standingText = (it) => [word(standing(it)), it.health === "restarting" && 
 export const health = (it) => h("span", { class: "status", "data-status": standing(it), title: timedText(it.reason) || undefined },
   standingText(it));
 export const state = (name) => h("span", { class: "status", "data-state": name, title: meaningOf(name) }, word(name));
+/** The state of a service; an order that its next heartbeat confirms shows as in progress. */
+export const stateOf = (it) => (!it.unconfirmed ? it.state : it.cordoned && it.state === "active" ? "cordoning" : !it.cordoned && it.state === "cordoned" ? "uncordoning" : it.state);
 /** The health of an observer as a pill, for the head of its page. */
 export const pill = (it) => h("span", { class: "status pill", "data-status": standing(it) }, standingText(it));
 

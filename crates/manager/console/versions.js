@@ -14,8 +14,8 @@ export const newestVersion = async (id) => (await get(`/v1/observers/${encodeURI
 const short = (value) => value === undefined ? "none" : JSON.stringify(value);
 
 /** What a version changed: a line for each member. */
-/** `spec.every` of `/spec/every`. */
-const pathOf = (pointer) => pointer.slice(1).split("/").map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~")).join(".");
+/** `spec.argv[0]` of `/spec/argv/0`. */
+const pathOf = (pointer) => pointer.slice(1).split("/").map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~")).reduce((path, part) => (/^\d+$/.test(part) ? `${path}[${part}]` : `${path}.${part}`));
 const changes = ({ version, changes: list }) => list === null ? h("span", { class: "fine" }, version === 1 ? "created" : "the version before it is not kept") : h("ul", { class: "plain" }, list.map(({ pointer, before, after }) =>
   h("li", { key: pointer }, h("code", {}, pathOf(pointer)), " ", h("del", {}, short(before)), " → ", h("ins", {}, short(after)))));
 

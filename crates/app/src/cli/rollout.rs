@@ -46,7 +46,7 @@ pub(crate) enum Rollout {
         #[arg(long)]
         wait: bool,
     },
-    /// Restore the former definitions of all observers that a rollout has changed, unless it is completed
+    /// Restore the former definitions of all observers that a running or paused rollout has changed
     Revert {
         /// Name (the newest of that name) or id
         name: String,

@@ -89,7 +89,7 @@ async fn create(client: &Client, asked: CreateBatch) -> anyhow::Result<()> {
     let mut body = read(&asked.file)?;
     let Some(members) = body.as_object_mut() else {
         let file = asked.file.display();
-        return Err(Failure::Usage(format!("{file}: write an object with the member \"observers\"")).into());
+        return Err(Failure::Usage(format!("{file}: write an object with the field \"observers\"")).into());
     };
     let mut flags = Vec::new();
     if let Some(name) = asked.named.or(asked.name) {

@@ -12,7 +12,7 @@ use everwatch_core::clock::{self, Timestamp};
 use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The number of past lines to show if the user names none: without a time, and with one.
 const TAIL: [u32; 2] = [100, 1000];
@@ -113,11 +113,39 @@ async fn recent(client: &Client, sources: &[Source], shown: Shown<'_>) -> anyhow
         lines.extend(items.into_iter().map(|line| (source, line)));
     }
     lines.sort_by_key(|(_, line)| line.at);
+    let mut runs: HashMap<&str, &str> = HashMap::new();
     for (source, line) in &lines {
+        let former = run_of(line).and_then(|run| runs.insert(&source.key, run).zip(Some(run)));
+        if let Some(told) = former.and_then(|(former, run)| next_run(former, run)) {
+            source.note(&told);
+        }
         source.show(line, shown)?;
     }
     notes.iter().for_each(|(source, text)| source.note(text));
     failed
+}
+
+/// The epoch of the run that wrote a line.
+fn run_of(line: &LogLine) -> Option<&str> {
+    line.id.rsplit_once('.').map(|(epoch, _)| epoch)
+}
+
+/// What stands between the lines of two runs. A service keeps the lines of its own runs only.
+fn next_run(former: &str, run: &str) -> Option<String> {
+    if former == run {
+        return None;
+    }
+    let parts = |epoch: &str| -> Option<(u32, u32)> {
+        let (generation, acquisitions) = epoch.split_once('.')?;
+        Some((generation.parse().ok()?, acquisitions.parse().ok()?))
+    };
+    let follows = match (parts(former), parts(run)) {
+        (Some((before, of)), Some((after, number))) if before == after => number == of + 1,
+        (Some((before, _)), Some((after, number))) => after == before + 1 && number == 0,
+        _ => true,
+    };
+    let more = if follows { "" } else { "; runs between them may have lines on other services: see --run" };
+    Some(format!("run {run}{more}"))
 }
 
 /// Follows all observers until each has ended.
@@ -192,6 +220,26 @@ impl Source {
         let label = self.label.as_ref().map_or_else(String::new, |label| format!("{label}: "));
         if !told.is_empty() {
             output::note(&format!("— {label}{told} —"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_stands_between_the_lines_of_two_runs() {
+        let elsewhere = "; runs between them may have lines on other services: see --run";
+        for (former, run, told) in [
+            ("1.2", "1.2", None),
+            ("1.2", "1.3", Some("run 1.3".to_owned())),
+            ("1.2", "2.0", Some("run 2.0".to_owned())),
+            ("1.2", "1.9", Some(format!("run 1.9{elsewhere}"))),
+            ("1.2", "2.1", Some(format!("run 2.1{elsewhere}"))),
+            ("1.2", "3.0", Some(format!("run 3.0{elsewhere}"))),
+        ] {
+            assert_eq!(next_run(former, run), told, "{former}, {run}");
         }
     }
 }

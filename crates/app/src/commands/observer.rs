@@ -6,12 +6,12 @@ use super::{acting, apply, clone, edit, events, fan_out, get, logs, versions, wa
 use crate::answers::Action;
 use crate::cli::{Create, ListArgs, Names, Observer, Watched};
 use crate::client::{Client, Failure};
-use crate::error_wording::path_of;
 use crate::output::{self, OBSERVERS, Root, TerminalStyle, answer, print, print_paragraphs};
 use crate::refusals::{in_place, with_cure};
 use crate::requests::{all, described_observer, path};
 use everwatch_api as api;
 use everwatch_core::clock;
+use everwatch_core::wording;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
@@ -153,8 +153,12 @@ async fn create(client: &Client, asked: Create) -> anyhow::Result<()> {
 
 /// The flag that gives this member of a create, and the path in its value; or the file that the flag names.
 fn flag_of(member: &str, json_flags: &[(&str, Option<String>)]) -> Option<String> {
-    let path = path_of(member)?;
-    let (first, inner) = path.split_once('.').map_or((path.as_str(), None), |(first, it)| (first, Some(it)));
+    let pointer = member.strip_prefix('/').filter(|pointer| !pointer.is_empty())?;
+    let (first, inner) = match pointer.split_once('/') {
+        Some((first, inner)) => (first, Some(wording::path(inner))),
+        None => (pointer, None),
+    };
+    let inner = inner.as_deref();
     if let Some((flag, given)) = json_flags.iter().find(|(flag, _)| *flag == first) {
         let file = given.as_deref().and_then(|given| given.strip_prefix('@'));
         let place = file.map_or_else(|| format!("--{flag}"), str::to_owned);

@@ -96,6 +96,12 @@ impl<'a> Goal<'a> {
             Self::Runs(former) if it.health == Some(Health::Running) && !former.is(it) => {
                 return Some(Ok(()));
             }
+            // It is where the move was to take it, and its code fails there, too.
+            Self::Runs(former @ FormerRun { service: Some(_), .. })
+                if it.health == Some(Health::Restarting) && it.service.is_some() && !former.is(it) =>
+            {
+                return Some(Ok(()));
+            }
             // An observer that has ended cannot be paused, and does not run.
             Self::Paused if matches!(it.status, Status::Paused | Status::Completed | Status::Failed) => {
                 return Some(Ok(()));
@@ -207,4 +213,29 @@ fn reached(goal: Goal<'_>, it: &api::Observer) -> String {
         _ => String::new(),
     };
     format!("observer {} is {now}{on}", it.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::an_observer;
+    use serde_json::json;
+
+    /// An observer with this health on the service `b`.
+    fn on_b(health: &str) -> api::Observer {
+        let mut sent = an_observer("a", "Processing", "").sent().clone();
+        sent["health"] = json!(health);
+        sent["service"] = json!({"id": Uuid::from_u128(2), "name": "b"});
+        serde_json::from_value(sent).unwrap()
+    }
+
+    #[test]
+    fn a_move_is_over_where_the_code_fails_again() {
+        let from = |number| FormerRun { epoch: None, service: Some(Uuid::from_u128(number)) };
+        let is_over = |former, health: &str| matches!(Goal::Runs(former).judge(&on_b(health)), Some(Ok(())));
+        assert!(is_over(from(1), "restarting") && is_over(from(1), "running"));
+        assert!(!is_over(from(1), "moving"));
+        assert!(!is_over(from(2), "restarting") && !is_over(from(2), "running"), "it has not moved");
+        assert!(!is_over(FormerRun::default(), "restarting"), "nobody asked for a move");
+    }
 }

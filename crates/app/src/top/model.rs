@@ -441,6 +441,13 @@ impl Model {
         let rooms = if verb == Verb::Move { self.rooms_for(&target.id) } else { Vec::new() };
         let wish = Wish { target, verb, to: None };
         match verb {
+            Verb::Pause if self.has_ended(&wish.target.id) => {
+                self.say(Said::Badly(format!(
+                    "{} has ended, so there is nothing to pause",
+                    wish.target.name
+                )));
+                Vec::new()
+            }
             Verb::Delete | Verb::Pause | Verb::Restart | Verb::Move | Verb::Drain => {
                 self.mode = Mode::Asking(wish, rooms);
                 Vec::new()

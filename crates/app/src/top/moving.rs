@@ -2,11 +2,18 @@
 
 use super::model::Model;
 use super::target::Room;
+use everwatch_core::record::status::Status;
 
 /// At most as many as there are digits to choose one.
 const ROOMS_MAX: usize = 9;
 
 impl Model {
+    /// Whether the screen shows that this observer has ended by itself.
+    pub(super) fn has_ended(&self, observer: &str) -> bool {
+        let shown = self.seen.iter().flat_map(|seen| &seen.observers.items);
+        shown.into_iter().any(|it| it.id == observer && it.status.parse().is_ok_and(Status::is_final))
+    }
+
     /// The services to which this observer can move, by name. Of more than [`ROOMS_MAX`], those with the most free slots.
     pub(super) fn rooms_for(&self, observer: &str) -> Vec<Room> {
         let Some(seen) = &self.seen else { return Vec::new() };

@@ -307,7 +307,17 @@ fn message_line(model: &Model, width: usize, paint: Paint) -> Line<'static> {
 fn problems(model: &Model, width: usize, paint: Paint) -> Line<'static> {
     let Some(worst) = model.problems.first() else { return Line::default() };
     let count = counted(model.problems.len() as u64, "problem");
-    let told = line(&format!("{count} (`everwatch doctor`): {}", worst.what));
+    let told = line(&format!("{count} (`everwatch doctor`): {}", without_restarts(&worst.what)));
     let tone = if worst.severity == Severity::Critical { Tone::Bad } else { Tone::Wait };
     Line::styled(cut(&told, width), paint.tone(tone))
+}
+
+/// A finding without the numbers of restarts, which change faster than findings, and which the rows show.
+fn without_restarts(what: &str) -> String {
+    let mut parts = what.split(" (");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |told, part| match part.split_once(')') {
+        Some((count, rest)) if count.ends_with(" restart") || count.ends_with(" restarts") => told + rest,
+        _ => format!("{told} ({part}"),
+    })
 }

@@ -8,6 +8,7 @@ use crate::record::observed::{Handover, RunEnding, RunPhase, Settled, Settlement
 use crate::record::row::{Desired, Row, Waiting};
 use crate::record::status::Status;
 use crate::spelling::nearest;
+use crate::wording::path;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -237,7 +238,6 @@ const NAMED_MAX: usize = 5;
 fn changes(before: &Row, after: &Row) -> String {
     let values = [before, after].map(|row| serde_json::to_value(&*row.definition).unwrap_or_default());
     let found = differences(&values[0], &values[1]);
-    let path = |pointer: &str| pointer.trim_start_matches('/').replace('/', ".");
     let named: Vec<String> = found.iter().take(NAMED_MAX).map(|it| path(&it.pointer)).collect();
     let more = if found.len() > NAMED_MAX {
         format!(" and {} more", found.len() - NAMED_MAX)
@@ -264,8 +264,10 @@ fn withdrawn(after: &Row) -> String {
 fn cause(before: &Row) -> &'static str {
     if before.publish_lease.is_some() {
         "the broker did not confirm its publish"
-    } else if before.observed.settled.is_some() || before.generation == 0 {
-        "it must run again"
+    } else if before.generation == 0 {
+        "it is to run now"
+    } else if before.observed.settled.is_some() {
+        "its former run has ended"
     } else {
         "its message was not found"
     }

@@ -55,7 +55,7 @@ fn each_step_of_an_observer_yields_its_event() {
     );
     assert_eq!(hear(&mut row, (1, 3), RunEvent::Stopped), ["stopped 1.1"]);
     let again = tell(&mut row, |row| *row = due_step(row, at(7), &policy).unwrap().row().unwrap().clone());
-    assert_eq!(again, ["republished 2.0 it must run again"]);
+    assert_eq!(again, ["republished 2.0 its former run has ended"]);
     assert_eq!(tell(&mut row, |row| assert!(row.delete(at(8), &policy))), ["delete_requested 2.0"]);
     assert_eq!(hear(&mut row, (0, 9), RunEvent::Stopped), ["stopped 2.0", "deleted 2.0"]);
 }

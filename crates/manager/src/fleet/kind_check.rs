@@ -7,6 +7,7 @@ use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::record::service::ServiceRow;
 use everwatch_core::spelling::nearest;
 use everwatch_store::StoreError;
+use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
@@ -86,4 +87,16 @@ pub(crate) fn against(
     let Some(schema) = schemas::of_kind(of_pool, kind) else { return Ok(()) };
     let errors = manager.requests.schemas.errors(kind, schema, &definition.spec);
     if errors.is_empty() { Ok(()) } else { Err(Unfit::Spec(errors)) }
+}
+
+/// What is wrong with the spec of a definition that is refused for other reasons; nothing if no living service of the pool offers the kind.
+pub(crate) async fn spec_errors(
+    manager: &Manager,
+    (pool, kind): (&Pool, &Kind),
+    spec: &Value,
+) -> Result<Vec<FieldError>, StoreError> {
+    let services = manager.records.services(SERVICES_AGE).await?;
+    let of_pool = services.iter().filter(|it| it.registration.pool == *pool);
+    let Some(schema) = schemas::of_kind(of_pool, kind) else { return Ok(Vec::new()) };
+    Ok(manager.requests.schemas.errors(kind, schema, spec))
 }

@@ -3,7 +3,7 @@
 
 use super::problem::{Code, Problem};
 use everwatch_core::access::{Principal, Rights, Scope, Target, Verb};
-use everwatch_core::id::{Name, Namespace, Pool};
+use everwatch_core::id::{Kind, Name, Namespace, Pool};
 use everwatch_core::observer::definition::ObserverDefinition;
 use everwatch_core::record::row::Row;
 use std::sync::Arc;
@@ -37,6 +37,11 @@ pub(super) fn principal() -> Option<Arc<Principal>> {
 
 fn permits(verb: Verb, target: Target<'_>) -> bool {
     current().principal.is_none_or(|who| who.rights.permits(verb, target))
+}
+
+/// Whether such observers may be created.
+pub(super) fn may_create(namespace: &Namespace, pool: &Pool, kind: &Kind) -> bool {
+    permits(Verb::ObserversCreate, Target::Observer(namespace, pool, kind))
 }
 
 /// The observers that may be shown.

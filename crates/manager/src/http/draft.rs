@@ -3,10 +3,12 @@
 use super::caller;
 use super::problem::Problem;
 use super::query::bad;
-use everwatch_core::id::{Name, Namespace};
+use crate::context::Manager;
+use crate::fleet::kind_check;
+use everwatch_core::id::{Kind, Name, Namespace, Pool};
 use everwatch_core::observer::definition::{FieldError, ObserverDefinition};
 use everwatch_core::observer::patch;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A parsed body: the definition, and the desired state.
 pub(super) struct Draft {
@@ -59,6 +61,29 @@ pub(super) fn draft(mut body: Value, (namespace, fallback): (&Namespace, &Name))
             Err(Problem::invalid(errors))
         }
     }
+}
+
+/// As [`draft`]; if the body is refused, its spec is checked too, so that the user learns of all mistakes at once.
+pub(super) async fn checked_draft(
+    manager: &Manager,
+    body: &Value,
+    names: (&Namespace, &Name),
+) -> Result<Draft, Problem> {
+    let problem = match draft(body.clone(), names) {
+        Ok(draft) => return Ok(draft),
+        Err(problem) => problem,
+    };
+    let mut errors = problem.into_errors();
+    let of = |member: &str| body.get(member).filter(|value| !value.is_null()).and_then(Value::as_str);
+    let pool = of("pool").map_or_else(|| Ok(Pool::default()), Pool::new);
+    let is_told = errors.iter().any(|it| it.pointer.starts_with("/spec"));
+    if let (Some(Ok(kind)), Ok(pool), false) = (of("kind").map(Kind::new), pool, is_told)
+        && caller::may_create(names.0, &pool, &kind)
+    {
+        let spec = body.get("spec").cloned().unwrap_or_else(|| json!({}));
+        errors.extend(kind_check::spec_errors(manager, (&pool, &kind), &spec).await?);
+    }
+    Err(Problem::invalid(errors))
 }
 
 pub(super) fn same_name(

@@ -2,7 +2,7 @@
 
 use super::body::JsonBody;
 use super::creating::{check, create_as, create_dry, created, made_up_name};
-use super::draft::{draft, namespace_of};
+use super::draft::{checked_draft, namespace_of};
 use super::etag::tag;
 use super::filter::{ObserverFilter, StatusFilter, filter, sort_value};
 use super::idempotency::{self, Once};
@@ -49,7 +49,7 @@ pub(crate) async fn create(
     let namespace = namespace_of(params.given_namespace()?, &body)?;
     let dry_run = params.parsed("dry_run")?.unwrap_or(false);
     params.finish()?;
-    let draft = draft(body.clone(), (&namespace, &made_up_name()?))?;
+    let draft = checked_draft(&manager, &body, (&namespace, &made_up_name()?)).await?;
     if dry_run {
         return create_dry(&manager, draft).await;
     }

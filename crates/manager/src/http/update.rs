@@ -4,7 +4,7 @@ use super::actions::{act_on, refused};
 use super::body::JsonBody;
 use super::caller;
 use super::creating::{check_kind, create_as, create_dry};
-use super::draft::{Draft, draft, merged, namespace_of, same_name};
+use super::draft::{Draft, checked_draft, draft, merged, namespace_of, same_name};
 use super::etag::tag;
 use super::idempotency::Identity;
 use super::limits;
@@ -153,7 +153,7 @@ pub(crate) async fn put(
             (_, ObserverRef::Id(_)) => return Err(not_found(&namespace, &key)),
             (_, ObserverRef::Name(namespace, name)) => {
                 precondition.check_missing(name.as_str())?;
-                let draft = draft(body, (namespace, name))?;
+                let draft = checked_draft(&manager, &body, (namespace, name)).await?;
                 same_name(&draft.definition, (namespace, name))?;
                 if save == Save::DryRun {
                     return create_dry(&manager, draft).await;
@@ -163,7 +163,7 @@ pub(crate) async fn put(
             }
         };
         precondition.check(&row)?;
-        let draft = draft(body.clone(), own_names(&row))?;
+        let draft = checked_draft(&manager, &body, own_names(&row)).await?;
         if let Some(changed) = apply(&manager, (&row, save), &key, draft).await? {
             return answer(&manager, &changed, save).await;
         }

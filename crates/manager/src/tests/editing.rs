@@ -323,3 +323,25 @@ async fn a_dry_run_is_refused_by_the_pools_that_refuse_the_create() {
     stage.until_read("/v1/pools/default", |it: &everwatch_api::Pool| it.paused).await;
     refusals("default", Some("pool-paused")).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mistakes_in_a_definition_and_in_its_spec_are_reported_at_once() {
+    let stage = Stage::new().await;
+    let schema = json!({"properties": {"every": {"type": "string"}}, "additionalProperties": false});
+    let _service = stage.service_with("s1", 5, &schema).await;
+    let told = async |method: &str, path: &str, body: Value| {
+        let problem = stage.send(method, path, Some(&body.to_string())).await.refused(422, "invalid");
+        problem.errors.into_iter().map(|it| it.pointer).collect::<Vec<_>>()
+    };
+    let wrong = || json!({"kind": "ticker", "priorty": 1, "spec": {"evry": "1s"}});
+    assert_eq!(told("POST", "/v1/observers", wrong()).await, ["/priorty", "/spec"]);
+    assert_eq!(told("PUT", "/v1/observers/a", wrong()).await, ["/priorty", "/spec"]);
+    stage.create(json!({"kind": "ticker", "name": "a"})).await;
+    assert_eq!(told("PUT", "/v1/observers/a", wrong()).await, ["/priorty", "/spec"]);
+    for (member, value) in [("kind", json!("camera")), ("pool", json!("other")), ("spec", json!("every"))] {
+        let mut body = wrong();
+        body[member] = value;
+        let all = told("POST", "/v1/observers", body).await;
+        assert!(all.contains(&"/priorty".to_owned()) && all.len() <= 2, "{member}: {all:?}");
+    }
+}

@@ -305,6 +305,11 @@ fn the_worst_finding_of_the_doctor_is_told_unless_there_is_news() {
     assert!(!drawn(&mut model, (100, 24)).contains(told), "the loss is news");
     later(&mut model, 40);
     assert!(drawn(&mut model, (100, 24)).contains(told), "all observers have run again for half a minute");
+    // Rows know newer numbers.
+    let loops = "observer a (7 restarts) and b (1 restart) end with errors again and again (soon)";
+    model.on(Input::Problems(vec![finding("crash-loop", "warning", loops)]));
+    let shown = drawn(&mut model, (100, 24));
+    assert!(shown.contains("observer a and b end with errors again and again (soon)"), "{shown}");
     model.on(Input::Problems(vec![]));
     assert!(!drawn(&mut model, (100, 24)).contains("problem"));
 }

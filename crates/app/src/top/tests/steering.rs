@@ -264,6 +264,14 @@ fn details_are_asked_for_again_with_every_look_and_left_by_escape() {
 }
 
 #[test]
+fn an_observer_that_has_ended_is_not_paused() {
+    let mut model = showing(seen(some(), None));
+    assert_eq!(types(&mut model, "jjp"), []);
+    let told = "feed-3 has ended, so there is nothing to pause";
+    assert_eq!((&model.mode, &model.said), (&Mode::Browse, &Some(Said::Badly(told.to_owned()))));
+}
+
+#[test]
 fn what_was_done_is_told_for_a_while_and_not_too_much_is_under_way() {
     let mut model = showing(seen(some(), None));
     let asked = Wish { target: target(Focus::Observers, "feed-1"), verb: Verb::Resume, to: None };
