@@ -84,6 +84,10 @@ async fn follow(
     while Instant::now() < until {
         sleep(LOOKS_EVERY).await;
         let Some(row) = manager.records.store.find(&ObserverRef::Id(before.id)).await? else { break };
+        // Another request has changed or restarted it.
+        if row.generation != before.generation {
+            break;
+        }
         let Some(holder) = row.observed.holder().filter(|_| row.epoch() > before.epoch()) else { continue };
         if holder != receiver {
             let services = shown_services::living(manager).await?;
