@@ -7,6 +7,7 @@ use everwatch_core::wording::parser::sentence;
 
 /// The manager's code of a name that is taken.
 const NAME_EXISTS: &str = "name-exists";
+const INVALID: &str = "invalid";
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +80,7 @@ impl Failure {
         self
     }
 
-    /// The manager's problem text, with the error of each member that the text does not contain on its own line.
+    /// The manager's problem text. If the body is not valid, with the error of each field that the text does not contain on its own line.
     pub(crate) fn of_problem(problem: &ProblemBody) -> Self {
         let told = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
         let (mut told, mut more) = (sentence(told), String::new());
@@ -87,7 +88,7 @@ impl Failure {
             let (old, new) = (format!("{pointer} {detail}"), format!("{pointer} {}", sentence(detail)));
             if told.contains(old.trim()) {
                 told = told.replacen(old.trim(), new.trim(), 1);
-            } else if !told.contains(new.trim()) {
+            } else if problem.code == INVALID && !told.contains(new.trim()) {
                 more.push_str(&format!("\n  {pointer}: {}", sentence(detail)));
             }
         }

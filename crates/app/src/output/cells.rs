@@ -37,10 +37,13 @@ pub(crate) fn with_times_of_day(text: &str, now: Timestamp) -> String {
 
 /// The slots in use. The slots of services that drain or are silent are no capacity: more may be in use than the others have.
 pub(super) fn slots(held: u64, (free, capacity): (u64, u64)) -> String {
-    if held + free == capacity {
-        return format!("{held} of {capacity} used, {free} free");
+    match (held + free).checked_sub(capacity) {
+        Some(0) => format!("{held} of {capacity} used, {free} free"),
+        Some(others) => {
+            format!("{held} used, {others} of them on services that drain or are silent; {free} free")
+        }
+        None => format!("{held} used, {free} free"),
     }
-    format!("{held} used, {free} free")
 }
 
 /// How long ago a moment was.

@@ -218,13 +218,16 @@ pub(crate) fn schedule(times: &ScheduleTimes, now: Timestamp) -> String {
 
 fn retry(it: &Retry) -> String {
     let starts = |attempts: &Option<u32>| {
-        attempts.map_or_else(|| "without limit".to_owned(), |attempts| format!("{attempts} starts"))
+        attempts.map_or_else(
+            || "without limit".to_owned(),
+            |attempts| format!("at most {} in each run", counted(attempts, "start")),
+        )
     };
     match it {
         Retry::Exponential { first, max, attempts, reset_after } => {
             let (first, max, reset) = (show(*first), show(*max), show(*reset_after));
             format!(
-                "after {first}, doubling to {max}, {}; reset after {reset} without an error",
+                "after {first}, doubling to {max} in each run, {}; reset after {reset} without an error",
                 starts(attempts)
             )
         }
@@ -232,7 +235,7 @@ fn retry(it: &Retry) -> String {
         Retry::Intervals { delays } if delays.is_empty() => "never: it fails at its first error".to_owned(),
         Retry::Intervals { delays } => {
             let delays: Vec<_> = delays.iter().map(|delay| show(delay.0)).collect();
-            format!("after {}, then it gives up", delays.join(", "))
+            format!("after {} in each run, then it gives up", delays.join(", "))
         }
     }
 }

@@ -231,7 +231,11 @@ fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
         Some(0) => ("no service could be lost".to_owned(), Tone::Wait),
         Some(spare) => (format!("{} could be lost", counted(spare, "service")), Tone::Good),
     };
-    let slots = if held <= capacity {
+    // The slots of services that drain or are silent are no capacity.
+    let free: u64 = seen.pools.iter().map(|it| u64::from(it.free)).sum();
+    let slots = if !seen.pools.is_empty() && held + free > capacity {
+        format!("  {} held, {} free   ", number(held), number(free))
+    } else if held <= capacity {
         format!("  {} of {} held   ", number(held), number(capacity))
     } else {
         format!("  {} held, capacity {}   ", number(held), number(capacity))

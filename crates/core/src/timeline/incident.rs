@@ -11,8 +11,8 @@ use std::time::Duration;
 pub(super) const QUIET: Duration = Duration::from_secs(30);
 /// If a service lives and hands over observers again later than this after the last start, the two handovers are two incidents.
 const QUIET_OF_HANDOVERS: Duration = Duration::from_secs(10);
-/// The clocks of a manager and of two services may differ by this.
-const CLOCKS: Duration = Duration::from_secs(1);
+/// The clocks of a manager and of two services that are kept in step differ by less.
+const CLOCKS: Duration = Duration::from_millis(300);
 /// The maximum number of moves that wait for a report that explains them; beyond it, the oldest count as handed over.
 const UNEXPLAINED_MAX: usize = 100_000;
 /// The maximum number of incidents in a timeline, which drops the oldest first.

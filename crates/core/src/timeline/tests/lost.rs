@@ -143,6 +143,28 @@ fn an_operation_soon_after_another_one_is_another_incident() {
 }
 
 #[test]
+fn a_drain_within_a_second_after_a_move_is_another_incident() {
+    let mut line = three_on_a();
+    let mut moved = |ms: i64, number: u128| {
+        line.add(Timestamp(ms), Fact::Ended { run: run(number, 1, 1), moves: true, why: None });
+        let moved =
+            Moved { from: service(1), gap: Duration::ZERO, gap_is_bound: false, overlap: Duration::ZERO };
+        line.add(Timestamp(ms), Fact::Started { run: run(number, 2, 2), moved: Some(moved) });
+        if number == 1 {
+            let mark = Mark::of_service(
+                Timestamp(ms + 900),
+                EventKind::ServiceDraining,
+                (service(1), "a".to_owned()),
+            );
+            line.add(Timestamp(ms + 900), Fact::Mark(mark));
+        }
+    };
+    moved(100_000, 1);
+    moved(102_200, 2);
+    assert_eq!(incidents(&line, 200).len(), 2);
+}
+
+#[test]
 fn the_timeline_of_one_observer_parts_two_drains_of_its_service() {
     let mut all = three_on_a();
     drained(&mut all, 100);
