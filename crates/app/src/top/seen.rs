@@ -109,6 +109,9 @@ pub(super) struct Pool {
     pub(super) failure_tolerance: Option<u32>,
     #[serde(default)]
     pub(super) paused: bool,
+    /// The free slots of its services that take observers.
+    #[serde(default)]
+    pub(super) free: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

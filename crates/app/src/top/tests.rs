@@ -87,7 +87,7 @@ fn seen(observers: Vec<Observer>, next: Option<&str>) -> Seen {
             name: "default".to_owned(),
             needed: 13,
             failure_tolerance: Some(1),
-            paused: false,
+            ..Pool::default()
         }],
         services: vec![
             service("amber", "active", 10, 2),

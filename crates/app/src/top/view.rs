@@ -232,8 +232,8 @@ fn capacity(seen: &Seen, width: usize, paint: Paint) -> Line<'static> {
         Some(spare) => (format!("{} could be lost", counted(spare, "service")), Tone::Good),
     };
     // The slots of services that drain or are silent are no capacity.
-    let free: u64 = seen.pools.iter().map(|it| u64::from(it.free)).sum();
-    let slots = if !seen.pools.is_empty() && held + free > capacity {
+    let free: u64 = seen.pools.iter().filter_map(|it| it.free).map(u64::from).sum();
+    let slots = if free > 0 && held + free > capacity {
         format!("  {} held, {} free   ", number(held), number(free))
     } else if held <= capacity {
         format!("  {} of {} held   ", number(held), number(capacity))

@@ -1,5 +1,6 @@
 //! Tests how inputs change the model.
 
+use super::drawing::drawn;
 use super::*;
 use crate::top::model::{Link, Mode, Said, Verb, Wish};
 
@@ -315,11 +316,26 @@ fn control_c_quits_wherever_it_is_pressed() {
 }
 
 #[test]
+fn slots_that_are_no_capacity_are_not_counted_as_free() {
+    let mut it = seen(some(), None);
+    (it.stats.held, it.stats.capacity, it.pools[0].free) = (9, 20, Some(11));
+    assert!(drawn(&mut showing(it.clone()), (100, 24)).contains("9 of 20 held"));
+    // A service is silent: it holds five.
+    it.pools[0].free = Some(16);
+    assert!(drawn(&mut showing(it), (100, 24)).contains("9 held, 16 free"));
+}
+
+#[test]
 fn what_could_be_lost_is_about_the_worst_pool_that_is_used() {
     let mut it = seen(some(), None);
     assert_eq!(it.spare(), Some(1));
-    it.pools.push(Pool { name: "idle".to_owned(), needed: 0, failure_tolerance: Some(0), paused: false });
+    it.pools.push(Pool { name: "idle".to_owned(), needed: 0, failure_tolerance: Some(0), ..Pool::default() });
     assert_eq!(it.spare(), Some(1), "a pool that nobody uses loses nothing");
-    it.pools.push(Pool { name: "other".to_owned(), needed: 1, failure_tolerance: Some(0), paused: false });
+    it.pools.push(Pool {
+        name: "other".to_owned(),
+        needed: 1,
+        failure_tolerance: Some(0),
+        ..Pool::default()
+    });
     assert_eq!(it.spare(), Some(0));
 }
