@@ -29,7 +29,7 @@ pub const CUT_SHORT_WITHIN: Duration = Duration::from_secs(60);
 /// This many runs in a row that were cut short make a crash loop.
 const CUT_SHORT_RUNS: usize = 2;
 
-/// The number of runs whose errors are remembered.
+/// The number of runs whose errors are remembered one by one.
 const ERRORS_MAX: usize = TENURES_MAX;
 
 /// Whether an observer does its work. An observer that is not meant to run (paused, completed, failed or deleted) has
@@ -225,7 +225,7 @@ impl Row {
             if next.since(failed.at) >= steady_after(self) {
                 break;
             }
-            count = count.saturating_add(failed.attempt);
+            count = count.saturating_add(failed.attempt).saturating_add(failed.earlier);
             next = begun(*acquisitions).unwrap_or(failed.at);
         }
         count
@@ -234,13 +234,30 @@ impl Row {
     /// Notes an attempt that ended with an error, if the report is about one. The result does not depend on the order of the reports.
     pub(super) fn join_error(&mut self, (key, at): (Key, Timestamp), event: &RunEvent) {
         let RunEvent::Errored { attempt, .. } = event else { return };
-        let failed = FailedAttempt { seq: key.seq, attempt: *attempt, at };
+        let failed = FailedAttempt { seq: key.seq, attempt: *attempt, at, earlier: 0 };
+        let oldest = self.errors.keys().next().filter(|_| self.errors.len() >= ERRORS_MAX);
+        // It is counted already, or was too late to count.
+        if oldest.is_some_and(|oldest| key.acquisitions < *oldest) {
+            return;
+        }
         let known = self.errors.entry(key.acquisitions).or_insert(failed);
         if failed.seq > known.seq {
-            *known = failed;
+            *known = FailedAttempt { earlier: known.earlier, ..failed };
         }
         if self.errors.len() > ERRORS_MAX {
-            self.errors.pop_first();
+            self.merge_oldest_errors();
+        }
+    }
+
+    /// Counts the errors of the oldest run among those of the next one, unless the observer ran for long enough between them.
+    fn merge_oldest_errors(&mut self) {
+        let steady_after = steady_after(self);
+        let Some((_, oldest)) = self.errors.pop_first() else { return };
+        let Some(mut next) = self.errors.first_entry() else { return };
+        let run = self.observed.runs.iter().find(|it| it.acquisitions == *next.key());
+        let begun = run.and_then(|it| it.started.as_ref()).map_or(next.get().at, |started| started.value);
+        if begun.since(oldest.at) < steady_after {
+            next.get_mut().earlier = oldest.earlier.saturating_add(oldest.attempt);
         }
     }
 }

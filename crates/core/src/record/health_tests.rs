@@ -176,6 +176,31 @@ fn restarts_are_counted_across_moves_until_the_observer_is_healthy() {
 }
 
 #[test]
+fn restarts_of_more_runs_than_are_remembered_are_counted() {
+    let mut row = row();
+    // Each run fails twice within a minute, and its service dies.
+    for run in 0..50_u32 {
+        let begun = 1 + 60 * i64::from(run);
+        starts(&mut row, run, begun, 1);
+        assert_eq!(row.restarts(), 2 * run, "run {run}");
+        errs(&mut row, run, begun + 10, 1);
+        starts(&mut row, run, begun + 20, 2);
+        errs(&mut row, run, begun + 30, 2);
+        // Reports that arrive again.
+        errs(&mut row, run / 2, 1 + 60 * i64::from(run / 2) + 10, 1);
+    }
+    let healthy = 60 * 50 + 1000;
+    starts(&mut row, 50, healthy, 1);
+    assert_eq!(row.restarts(), 0, "it ran for long enough");
+    for run in 50..80_u32 {
+        let begun = healthy + 60 * i64::from(run - 50);
+        starts(&mut row, run, begun, 1);
+        assert_eq!(row.restarts(), run - 50, "run {run}");
+        errs(&mut row, run, begun + 10, 1);
+    }
+}
+
+#[test]
 fn a_restarted_observer_counts_as_running_after_its_reset_time() {
     let never = json!({"kind": "fixed", "every": "1s"});
     let long = json!({"kind": "exponential", "reset_after": "20m"});

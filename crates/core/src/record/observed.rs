@@ -123,6 +123,9 @@ pub struct FailedAttempt {
     /// Its number in its run, from 1.
     pub attempt: u32,
     pub at: Timestamp,
+    /// The failed attempts of earlier runs that are no longer remembered one by one, unless their errors were forgotten by then.
+    #[serde(default)]
+    pub earlier: u32,
 }
 
 /// How a generation ended.
