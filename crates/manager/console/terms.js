@@ -11,7 +11,7 @@ const TERMS = {
   "Loop lag": "how late the service wakes up: a few milliseconds are normal; more means that its machine is overloaded, or that code blocks a thread",
   "Attempt timeout": "after this time, the service stops an attempt; it counts as an error",
   "Creates left this minute": "how many observers may still be created in the namespace in this minute",
-  "If too many run": "what happens to running observers if somebody lowers the maximum below their number: they all continue, or managers stop those created last; in both cases, no other observer starts",
+  "If too many run": "what managers do if more observers run than the maximum permits, because a user has lowered it: they let all of them continue, or stop those created last; in both cases, no other observer starts",
   "Failure tolerance": "how many services of the pool can be lost while the others have slots for all of its observers",
   Gap: "the time between two runs of an observer, in which it ran nowhere",
   "Grace period": "how long the code may take to stop before it is killed",

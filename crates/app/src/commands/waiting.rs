@@ -236,6 +236,6 @@ mod tests {
         assert!(is_over(from(1), "restarting") && is_over(from(1), "running"));
         assert!(!is_over(from(1), "moving"));
         assert!(!is_over(from(2), "restarting") && !is_over(from(2), "running"), "it has not moved");
-        assert!(!is_over(FormerRun::default(), "restarting"), "nobody asked for a move");
+        assert!(!is_over(FormerRun::default(), "restarting"), "no move was requested");
     }
 }
